@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 import maxmargin as mm
 from benchmarks.sequences import letters
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.training.partitions import Partition
 from maxmargin.training.workers import partition_oracle
 

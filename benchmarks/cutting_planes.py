@@ -39,8 +39,7 @@ from benchmarks.cutting_plane_problems import (
     add_sizes,
 )
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun
 

@@ -23,7 +23,7 @@ from sklearn.base import clone
 from benchmarks.common import parser, run, say, timed
 from benchmarks.reporting import Bars, Report, Row
 from maxmargin.compiled.rows import add_to
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.structures.dependency.estimator import DependencyParser
 from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, read_dp
 from maxmargin.structures.dependency.inference import projectivized

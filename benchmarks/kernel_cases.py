@@ -20,10 +20,10 @@ from maxmargin.compiled.rows import (
     add_row_multiple,
     add_row_scores,
     make_rows,
+    padded,
     row_score,
     set_slopes,
 )
-from maxmargin.compiled.simd import padded
 from maxmargin.structures.chain.inference import marginals, viterbi
 from maxmargin.structures.constituency.inference import (
     Scores,

@@ -23,7 +23,7 @@ from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel import RBFKernel
 from maxmargin.core.kernel_oracle import KernelClasses, KernelOracle, Multiclass
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.estimators.kernel import KernelStructuredSVM, LowRankKernel
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual

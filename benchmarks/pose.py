@@ -25,7 +25,7 @@ from benchmarks.pose_data import Posed, split
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.structures.pose.estimator import PoseEstimator
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
-from maxmargin.structures.pose.inference import TURN, angular_distance
+from maxmargin.structures.pose.problem import TURN, angular_distance
 
 Floats = NDArray[np.float64]
 

@@ -34,8 +34,7 @@ from benchmarks.kernel_cases import all_class_scores, all_viterbi, grammar_case,
 from benchmarks.machine_limits import fastest
 from benchmarks.reporting import Panel, Report, Row
 from benchmarks.sequences import Chains, fit
-from maxmargin.compiled.rows import make_rows
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import make_rows, padded
 from maxmargin.structures.chain.inference import viterbi2
 
 SLACK = 0.15

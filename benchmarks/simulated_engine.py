@@ -217,7 +217,7 @@ class SimulatedShards(Shards):
 
     engine: SimulatedEngine
 
-    def answer(self, timeout: float | None = None) -> Answer | None:
+    def answer(self) -> Answer | None:
         coming = self.engine.next_answer()
         if coming is None:
             return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import maxmargin as mm
 from benchmarks.common import Data, Floats, load, subsample
 from benchmarks.datasets import load as load_real
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import Online
@@ -48,7 +48,7 @@ class StreamTask(NamedTuple):
 
     def objective(self, weights: Floats) -> float:
         """Over all training rows, by numpy alone."""
-        scores = self.problem.scores(self.X, weights)
+        scores = self.problem.potentials(self.X, weights)[0]
         everyone = np.arange(self.n)
         scores = scores + 1.0 - scores[everyone, self.y][:, None]
         scores[everyone, self.y] = 0.0
@@ -60,7 +60,7 @@ class StreamTask(NamedTuple):
 
     def accuracy(self, weights: Floats) -> float:
         """On the test rows."""
-        scores = self.problem.scores(self.X_test, weights)
+        scores = self.problem.potentials(self.X_test, weights)[0]
         return float((scores.argmax(axis=1) == self.y_test).mean())
 
 

@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable
 
 from maxmargin.core.certificate import certify
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.rows.oracle import RowOracle, RowProblem
 from maxmargin.training.fit import make_solver
@@ -144,7 +144,7 @@ def check_solver(problem: RowProblem, case: Case, solver: str) -> None:
 
 def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     """Planes do not depend on the number of threads."""
-    monkeypatch.setattr("maxmargin.core.threads.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.oracle.WORK_FOR_THREADS", 0.0)
     oracle = bound(problem, case)
     weights = np.random.default_rng(0).normal(size=oracle.n_features)
     blocks = np.arange(oracle.n_examples)

@@ -24,9 +24,9 @@ from structured_referee import random_chains, random_classes
 
 import maxmargin as mm
 from maxmargin.core.latent import PythonLatentOracle
+from maxmargin.core.oracle import Threads
 from maxmargin.core.oracle_check import EVERY, FIRST, OracleChecker
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling

@@ -15,15 +15,16 @@ from scipy import optimize
 from sklearn.svm import LinearSVC, LinearSVR
 
 from maxmargin import GaussianPrior, LinearClassifier
+from maxmargin.compiled.rows import measured_rows
 from maxmargin.core.conventions import (
     C_from_joachims,
     C_from_lambda,
     joachims_from_C,
     lambda_from_C,
 )
-from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins
-from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import Geometry, LinearDual, make_dual
+from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins, unwhitened
+from maxmargin.core.oracle import Threads
+from maxmargin.dual.explicit import SharedWeights, make_dual
 from maxmargin.dual.sweeps import (
     MOVED,
     NEVER,
@@ -249,7 +250,7 @@ def left_alone(kind, seed):
             **shared,
         )
         start = random_dual(problem, random)
-    state = make_dual(problem, Geometry.of(problem), start)
+    state = make_dual(problem, measured_rows(problem.X, problem.bias), start)
     before = state.dual_coef.copy()
     with Threads(1) as threads:
         state.sweep(state.due_examples(), threshold, threads)
@@ -402,11 +403,11 @@ def test_whitening_keeps_scores_and_penalty(full):
     X, mean, w = random.normal(size=(n, d)), random.normal(size=(k, d)), random.normal(size=(d, k))
     root = random.normal(size=(d, d))
     covariance = root @ root.T + 0.1 * np.eye(d) if full else random.uniform(0.1, 3.0, d)
-    features = GaussianPrior(mean, covariance).whiten(X, k)
-    assert_allclose(X @ features.unwhiten(w), features.X @ w, atol=1e-12)
+    whitened, origin, root = GaussianPrior(mean, covariance).whiten(X, k)
+    assert_allclose(X @ unwhitened(w, root), whitened @ w, atol=1e-12)
     precision = np.linalg.inv(covariance) if full else np.diag(1.0 / covariance)
-    away = features.unwhiten(w) - mean.T
-    assert np.sum((w - features.origin) ** 2) == pytest.approx(np.sum(away * (precision @ away)))
+    away = unwhitened(w, root) - mean.T
+    assert np.sum((w - origin) ** 2) == pytest.approx(np.sum(away * (precision @ away)))
 
 
 def test_a_prior_that_needs_no_correction_is_certified_at_once():
@@ -428,7 +429,7 @@ def test_a_prior_that_needs_no_correction_is_certified_at_once():
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_zeros_start_at_their_optimum(kind):
     problem = random_case(kind, 8).problem  # its row 0 is empty, and no constant feature
-    state = make_dual(problem, Geometry.of(problem))
+    state = make_dual(problem, measured_rows(problem.X, problem.bias))
     at_zero = problem.losses(np.zeros((problem.n_samples, problem.n_outputs)), slice(None))
     constant = problem.C[0] * at_zero[0]
     assert constant > 0.0
@@ -443,7 +444,7 @@ def test_rows_of_zeros_start_at_their_optimum(kind):
 def test_an_example_that_never_moves_is_visited_at_these_rounds():
     # A margin of 0 and weights of 0: nothing is violated, b = 0 is a corner.
     problem = ScalarProblem.hinge(np.ones(1), np.zeros(1), np.ones(1), X=np.ones((1, 1)))
-    state = make_dual(problem, Geometry.of(problem), longest_wait=LONGEST_WAIT)
+    state = make_dual(problem, measured_rows(problem.X, problem.bias), longest_wait=LONGEST_WAIT)
     iterations = []
     with Threads(1) as threads:
         while state.iteration < 260:
@@ -483,7 +484,7 @@ def test_extrapolation_factors_and_restart():
 
 def test_line_search_with_clipped_weights_finds_the_maximum():
     random = np.random.default_rng(0)
-    shapes = SimpleNamespace(problem=SimpleNamespace(nonnegative=True), unclipped=None)
+    shapes = SimpleNamespace(nonnegative=True, unclipped=None)
     for _ in range(50):
         shapes.unclipped = random.normal(size=(6, 1))
         direction = random.normal(size=(6, 1))
@@ -496,7 +497,7 @@ def test_line_search_with_clipped_weights_finds_the_maximum():
 
         if slope(0.0) > 1e-3 and slope(1.0) < -1e-3:
             expected = optimize.brentq(slope, 0.0, 1.0)
-            assert LinearDual._line_search(shapes, linear, direction) == pytest.approx(
+            assert SharedWeights.line_search(shapes, linear, direction) == pytest.approx(
                 expected, abs=1e-2
             )
 
@@ -519,7 +520,7 @@ def test_moves_of_threads_fall_short_of_the_segment_only_where_signs_change(seed
 def test_when_a_start_in_proportion_is_the_better_one(kind, ratio):
     case = random_case(kind, 6)
     problem, optimum = case.problem, case.optimum()
-    model = make_dual(problem, Geometry.of(problem))
+    model = make_dual(problem, measured_rows(problem.X, problem.bias))
     with Threads(1) as threads:
         for _ in range(2000):
             model.sweep(model.due_examples(), 0.0, threads)

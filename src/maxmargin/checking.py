@@ -5,19 +5,21 @@ higher score, or score plus loss, than what (loss-augmented) inference returns.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.kernel import Candidates, KernelProblem, ListsCandidates, n_rows
-from maxmargin.core.latent import ImputedOracle, InfersWrongOnly, PythonLatentOracle, as_pair
+from maxmargin.core.latent import HasLatent, InfersWrongOnly, PythonLatentOracle, as_pair
+from maxmargin.core.oracle import Threads
 from maxmargin.core.oracle_check import ROUNDING, Candidate, Objective, candidate_of_cut, objective
 from maxmargin.core.problem import (
     HasKBest,
@@ -31,9 +33,6 @@ from maxmargin.core.problem import (
     rescales_slack,
 )
 from maxmargin.core.python_oracle import PythonOracle, as_row
-from maxmargin.core.threads import Threads
-
-Floats = NDArray[np.float64]
 
 MAX_LISTED = 1000
 """Outputs of one input that are checked; of more, a random sample."""
@@ -218,7 +217,7 @@ def check_problem(
 def _kind_of(problem: Any) -> "type[_Checks]":
     methods = ("joint_feature", "inference", "loss_augmented_inference", "loss")
     if all(hasattr(problem, name) for name in methods):
-        return _LatentProblemChecks if hasattr(problem, "latent") else _ProblemChecks
+        return _ProblemChecks
     if isinstance(problem, KernelProblem | ListsCandidates):
         return _KernelProblemChecks
     raise ValueError(
@@ -231,16 +230,6 @@ class _Broken(Exception):  # noqa: N818
     """A method has failed, and the failure has been recorded."""
 
 
-@dataclass
-class _Check:
-    """A check under way."""
-
-    tries: int = 0
-    failures: list[str] = field(default_factory=list)
-    notes: list[tuple[float, str]] = field(default_factory=list)
-    """What is no failure, and how bad it is."""
-
-
 class _Checks:
     """The checks of a report, by name, and calls of methods that record their failures."""
 
@@ -249,31 +238,32 @@ class _Checks:
     ) -> None:
         self.problem, self.X, self.Y, self.examples, self.random = problem, X, Y, examples, random
         self.exact = is_exact(problem)
-        self.checks: defaultdict[str, _Check] = defaultdict(_Check)
+        self.tries: Counter[str] = Counter()
+        self.failures: defaultdict[str, list[str]] = defaultdict(list)
+        self.notes: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
+        """What is no failure, and how bad it is."""
 
     def run(self) -> None:
         raise NotImplementedError
 
     def closed(self) -> tuple[ProblemCheck, ...]:
         """The checks as the report has them, the worst notes first."""
-        return tuple(
-            ProblemCheck(
-                name,
-                check.tries,
-                tuple(check.failures),
-                tuple(text for _, text in sorted(check.notes, key=lambda note: -note[0])),
-            )
-            for name, check in self.checks.items()
-        )
+        found = []
+        for name, tries in self.tries.items():
+            notes = sorted(self.notes[name], key=lambda note: -note[0])
+            failures = tuple(self.failures[name])
+            found.append(ProblemCheck(name, tries, failures, tuple(text for _, text in notes)))
+        return tuple(found)
 
-    def tried(self, name: str, failure: str | None) -> None:
-        self.checks[name].tries += 1
-        if failure is not None:
-            self.checks[name].failures.append(" ".join(failure.split()))
+    def expect(self, ok: bool, name: str, failure: str) -> None:
+        """Count a try, and record what was wrong if it failed."""
+        self.tries[name] += 1
+        if not ok:
+            self.failures[name].append(" ".join(failure.split()))
 
     def failed(self, name: str, i: int, what: str) -> NoReturn:
         """Record a failure after which an answer cannot be used."""
-        self.tried(name, f"example {i}: {what}")
+        self.expect(False, name, f"example {i}: {what}")
         raise _Broken
 
     def call(self, method: str, i: int, *arguments: Any) -> Any:
@@ -294,17 +284,18 @@ class _Checks:
         text = f"it is {loss:g} for the output {y!r:.60}"
         if not (np.isfinite(loss) and loss >= 0.0):
             self.failed(name, i, text)
-        self.tried(name, None)
-        changed = None if other == loss else f"example {i}: {text}, then {other:g}"
-        self.tried("loss: the same when called again", changed)
+        self.expect(True, name, "")
+        changed = f"example {i}: {text}, then {other:g}"
+        self.expect(other == loss, "loss: the same when called again", changed)
         return loss
 
     def check_true_loss(self, i: int) -> None:
         """The loss of the true output must be zero."""
         with suppress(_Broken):
             loss = self.checked_loss(i, self.Y[i])
-            wrong = f"example {i}: it is {loss:g}" if loss != 0.0 else None
-            self.tried("loss: zero for the true output", wrong)
+            self.expect(
+                loss == 0.0, "loss: zero for the true output", f"example {i}: it is {loss:g}"
+            )
 
 
 class _KernelProblemChecks(_Checks):
@@ -318,12 +309,13 @@ class _KernelProblemChecks(_Checks):
 
     def check_outputs(self, i: int) -> None:
         outputs = list(self.call("outputs", i, self.X[i]))
-        self.tried("outputs: there are some", None if outputs else f"example {i}: none")
+        self.expect(bool(outputs), "outputs: there are some", f"example {i}: none")
         losses = np.array([self.checked_loss(i, y) for y in outputs[:MAX_LISTED]])
-        self.tried("outputs: hold the true one", None)
+        name = "outputs: hold the true one"
+        self.expect(True, name, "")
         if len(losses) == len(outputs) and not (losses == 0.0).any():
             note = float(losses.min(initial=np.inf)), f"example {i}: none has a loss of zero"
-            self.checks["outputs: hold the true one"].notes.append(note)
+            self.notes[name].append(note)
         candidates: Candidates = self.call("candidates", i, self.X[i])
         name = "candidates: agree with outputs, part and label"
         n = len(candidates.outputs)
@@ -333,23 +325,19 @@ class _KernelProblemChecks(_Checks):
         for at, rows in places:
             if len(at) != n or not all(0 <= place < n_rows(rows) for place in at):
                 self.failed(name, i, "part_of or label_of points at nothing")
-        self.check_losses(i, candidates)
+        agree = "losses: agree with loss"
+        losses = np.asarray(self.call("losses", i, self.Y[i], candidates))
+        if losses.shape != (n,):
+            self.failed(agree, i, f"their shape is {losses.shape}")
         for c, y in enumerate(candidates.outputs[:MAX_LISTED]):
+            loss = self.checked_loss(i, y)
+            text = f"example {i}: {losses[c]:.6g} for the output {y!r:.60}, not {loss:.6g}"
+            self.expect(abs(losses[c] - loss) <= ROUNDING * (1.0 + loss), agree, text)
             own = self.call("part", i, self.X[i], y), self.call("label", i, y)
             for what, mine, (at, rows) in zip(("part", "label"), own, places, strict=True):
                 listed = rows[at[c]]
-                text = f"example {i}: the {what} of the output {y!r:.60} is {listed!r:.60}, not "
-                self.tried(name, None if _close(mine, listed) else f"{text}{mine!r:.60}")
-
-    def check_losses(self, i: int, candidates: Candidates) -> None:
-        name = "losses: agree with loss"
-        losses = np.asarray(self.call("losses", i, self.Y[i], candidates))
-        if losses.shape != (len(candidates.outputs),):
-            self.failed(name, i, f"their shape is {losses.shape}")
-        for y, loss in list(zip(candidates.outputs, losses, strict=True))[:MAX_LISTED]:
-            own = self.checked_loss(i, y)
-            text = f"example {i}: {loss:.6g} for the output {y!r:.60}, not {own:.6g}"
-            self.tried(name, None if abs(loss - own) <= ROUNDING * (1.0 + own) else text)
+                text = f"the {what} of the output {y!r:.60} is {listed!r:.60}, not {mine!r:.60}"
+                self.expect(_close(mine, listed), name, f"example {i}: {text}")
 
 
 @dataclass(slots=True, eq=False)
@@ -376,15 +364,16 @@ class _At:
         return ROUNDING * sum(one.terms(self.weights) + one.loss for one in candidates)
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What an inference returned."""
 
     method: str
     i: int
     at: _At
     found: _Known
-    admitted: float | None = None
+    value: Objective
+    """What the inference maximises."""
+    admitted: float | None
     """Its own suboptimality bound."""
 
     @property
@@ -394,10 +383,18 @@ class _Answer:
 
 
 class _ProblemChecks(_Checks):
-    """Of a `Problem`."""
+    """Of a `Problem`, or of a `LatentProblem`, whose outputs are pairs with a latent variable."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        self.latent = isinstance(self.problem, HasLatent)
+        optional = {
+            "slack_rescaled_inference": not self.latent and rescales_slack(self.problem),
+            "latent": self.latent,
+            "loss_augmented_inference_wrong": isinstance(self.problem, InfersWrongOnly),
+        }
+        self.methods = ["inference", "loss_augmented_inference"]
+        self.methods += [name for name, there in optional.items() if there]
         self.width: int | None = None
         self.pool: dict[int, list[_Known]] = {}
         """Known outputs of each example whose methods work; the first is a true one."""
@@ -409,43 +406,16 @@ class _ProblemChecks(_Checks):
         """What each inference returned when it was called for the first time."""
         self.k_bests: dict[tuple[int, _At], list[_Known]] = {}
 
-    # What a latent problem does differently
-
-    @property
-    def methods(self) -> list[str]:
-        """The names of its inferences."""
-        slack = ["slack_rescaled_inference"] if rescales_slack(self.problem) else []
-        return ["inference", "loss_augmented_inference", *slack]
-
-    def parts(self, y: Any) -> tuple[Any, ...]:
-        """What `joint_feature` takes beside the input; the first of it has a loss."""
-        return (y,)
-
-    def y_true(self, i: int) -> list[Any]:
-        return [self.Y[i]]
-
-    def output(self, method: str, i: int, answer: Any) -> Any:
-        """What an inference returned, if it is an output."""
-        return answer
-
-    def rivals(self, answer: _Answer) -> list[_Known]:
-        """Known outputs that an inference maximises over."""
-        return self.pool[answer.i]
-
-    def plain_oracle(self, X: list[Any], Y: list[Any]) -> PythonOracle:
-        """The oracle that solvers get if the problem does not make its own."""
-        return PythonOracle(self.problem, X, Y, np.ones(len(X)))
-
     def run(self) -> None:
         for i in self.examples:
             self.check_true_loss(i)
             with suppress(_Broken):
-                self.pool[i] = [self.candidate(i, y_true, TRUE) for y_true in self.y_true(i)]
+                self.pool[i] = [self.candidate(i, y, TRUE) for y in self.y_true(i)]
         if self.width is None:
             return
         if isinstance(self.problem, ListsOutputs):
             self.list_outputs()
-        else:
+        elif not self.latent:  # a latent variable of another example says nothing
             self.borrow_outputs()
         self.infer_at(_At("zero weights", np.zeros(self.width)))
         rows = (one.values for pool in self.pool.values() for one in pool)
@@ -476,34 +446,40 @@ class _ProblemChecks(_Checks):
             self.judge_list(answer)
         for (i, at), found in self.k_bests.items():
             wrong = self.wrong_k_best(i, at, found)
-            wrong = wrong and f"example {i}, {at.name}: {wrong}"
-            self.missed(f"k_best: the {K_BEST} highest scores, highest first", 0.0, wrong)
+            name = f"k_best: the {K_BEST} highest scores, highest first"
+            self.expect_best(wrong is None, name, f"example {i}, {at.name}: {wrong}", 0.0)
 
-    def missed(self, name: str, how_bad: float, wrong: str | None) -> None:
+    def expect_best(self, ok: bool, name: str, failure: str, how_bad: float) -> None:
         """Count a try of a maximum; where inference is not exact, one that fails is noted."""
-        if wrong is not None and not self.exact:
-            self.checks[name].notes.append((how_bad, wrong))
-        self.tried(name, wrong if self.exact else None)
+        if not ok and not self.exact:
+            self.notes[name].append((how_bad, failure))
+        self.expect(ok or not self.exact, name, failure)
 
     # Candidates
+
+    def y_true(self, i: int) -> list[Any]:
+        """The true output; those with two latent variables, where there are any."""
+        if not self.latent:
+            return [self.Y[i]]
+        drawn = [self.call("init_latent", i, self.X[i], self.Y[i], self.random) for _ in range(2)]
+        return [(self.Y[i], h) for h in drawn]
 
     def candidate(self, i: int, y: Any, source: str, proven: bool = True) -> _Known:
         """An output with its joint features and its loss, each computed twice."""
         columns, values = self.row(i, y)
         found = _Known(columns, values, 0.0, y, source, proven)
         self.check_again(i, found, f"it is not for the output {y!r:.60}")
-        found.loss = self.checked_loss(i, self.parts(y)[0])
+        found.loss = self.checked_loss(i, y[0] if self.latent else y)
         return found
 
     def check_again(self, i: int, known: _Known, text: str) -> None:
         """Joint features must be the same when computed again."""
         columns, values = self.row(i, known.output)
         same = np.array_equal(columns, known.columns) and np.array_equal(values, known.values)
-        wrong = None if same else f"example {i}: {text}"
-        self.tried("joint_feature: the same when called again", wrong)
+        self.expect(same, "joint_feature: the same when called again", f"example {i}: {text}")
 
     def row(self, i: int, y: Any) -> tuple[NDArray[np.uint32], Floats]:
-        given = self.call("joint_feature", i, self.X[i], *self.parts(y))
+        given = self.call("joint_feature", i, self.X[i], *(y if self.latent else (y,)))
         name, text = "joint_feature: finite numbers, always as many", f"for the output {y!r:.60}"
         try:
             columns, values, width = as_row(given)
@@ -514,7 +490,7 @@ class _ProblemChecks(_Checks):
             self.failed(name, i, f"there are {width} {text}, but {self.width} before")
         if not np.isfinite(values).all():
             self.failed(name, i, f"there is NaN or infinity {text}")
-        self.tried(name, None)
+        self.expect(True, name, "")
         return columns, values
 
     def list_outputs(self) -> None:
@@ -580,38 +556,57 @@ class _ProblemChecks(_Checks):
             with suppress(_Broken):
                 given = (self.X[i],) if method == "inference" else (self.X[i], self.Y[i])
                 y = self.output(method, i, self.call(method, i, *given, at.weights))
-                answer = _Answer(method, i, at, self.candidate(i, y, f"found by {method}"))
-                self.answers.append(answer)
+                answer = self.answered(method, i, at, y)
                 before = self.first.setdefault((method, i, at), answer)
                 if before is answer:
                     self.know(i, [answer.found])
-                else:
-                    self.compare_again(before, answer)
+                    continue
+                # Called again, it must be as good; of equal outputs it may return any.
+                first, second = answer.value(before.found), answer.value(answer.found)
+                apart = abs(first - second)
+                ok = not apart > at.rounding(before.found, answer.found)
+                text = f"{answer.where}: {first:.6g}, then {second:.6g}"
+                self.expect_best(ok, f"{method}: as good when called again", text, apart)
         if isinstance(self.problem, HasKBest) and (i, at) not in self.k_bests:
             with suppress(_Broken):
                 outputs = list(self.call("k_best", i, self.X[i], at.weights, K_BEST))
                 self.k_bests[i, at] = [self.candidate(i, y, "found by k_best") for y in outputs]
                 self.know(i, self.k_bests[i, at])
 
+    def output(self, method: str, i: int, answer: Any) -> Any:
+        """What an inference returned, if it is an output."""
+        if method == "latent":
+            return self.Y[i], answer
+        try:
+            return as_pair(answer) if self.latent else answer
+        except TypeError as error:
+            self.failed(f"{method}: returns a pair (y, h)", i, str(error))
+
+    def answered(
+        self, method: str, i: int, at: _At, y: Any, admitted: float | None = None
+    ) -> _Answer:
+        """Record what an inference returned."""
+        found = self.candidate(i, y, f"found by {method}")
+        own = self.pool[i][0].score(at.weights)
+        value = objective(GOALS[method][0], at.weights, own)
+        self.answers.append(_Answer(method, i, at, found, value, admitted))
+        return self.answers[-1]
+
     def know(self, i: int, found: list[_Known]) -> None:
         """Add candidates, unless there are equal ones."""
         keys = {one.key for one in self.pool[i] if one.proven}
         self.pool[i] += [one for one in found if one.key not in keys]
 
-    def compare_again(self, before: _Answer, answer: _Answer) -> None:
-        """Called again, an inference must be as good; of equal outputs it may return any."""
-        value = self.value_of(answer)
-        first, second = value(before.found), value(answer.found)
-        bad = abs(first - second) > answer.at.rounding(before.found, answer.found)
-        wrong = f"{answer.where}: {first:.6g}, then {second:.6g}" if bad else None
-        self.missed(f"{answer.method}: as good when called again", abs(first - second), wrong)
-
     # Comparisons
 
-    def value_of(self, answer: _Answer) -> Objective:
-        """What an inference maximises."""
-        own = self.pool[answer.i][0].score(answer.at.weights)
-        return objective(GOALS[answer.method][0], answer.at.weights, own)
+    def rivals(self, answer: _Answer) -> list[_Known]:
+        """Known outputs that an inference maximises over."""
+        known = self.pool[answer.i]
+        if answer.method == "loss_augmented_inference_wrong":
+            return [one for one in known if one.loss > 0.0]
+        if answer.method == "latent":
+            return [one for one in known if _same(one.output[0], self.Y[answer.i])]
+        return known
 
     def proves(self, answer: _Answer, one: _Known) -> bool:
         """Whether a better output refutes an answer; a true one only once inference returned it."""
@@ -620,25 +615,23 @@ class _ProblemChecks(_Checks):
 
     def judge(self, answer: _Answer) -> None:
         """No known output may be better than what an inference returned."""
-        method, at, found, admitted = answer.method, answer.at, answer.found, answer.admitted
-        name, value = f"{method}: the highest {''.join(GOALS[method])}", self.value_of(answer)
+        method, i, at, found, value, admitted = answer
+        name = f"{method}: the highest {''.join(GOALS[method])}"
         rivals = self.rivals(answer)
         proven = [one for one in rivals if self.proves(answer, one)]
         best = max(proven, key=value, default=found)
         missed, rounding = value(best) - value(found), at.rounding(best, found)
-        wrong = None
-        if missed > rounding:
-            wrong = (
-                f"{answer.where}: it returned {found.output!r:.60} with {value(found):.6g}, but "
-                f"{best.output!r:.60} ({best.source}) has {value(best):.6g}"
-            )
-            if not self.exact and (admitted is None or missed <= admitted + rounding):
-                note = f"not exact, it misses up to {missed:.3g}: {wrong}"
-                self.checks[name].notes.append((missed, note))
-                wrong = None
-            elif admitted is not None:
-                wrong += f", and its suboptimality bound is {admitted:.3g}"
-        self.tried(name, wrong)
+        ok = not missed > rounding
+        text = (
+            f"{answer.where}: it returned {found.output!r:.60} with {value(found):.6g}, but "
+            f"{best.output!r:.60} ({best.source}) has {value(best):.6g}"
+        )
+        if not ok and not self.exact and (admitted is None or missed <= admitted + rounding):
+            self.notes[name].append((missed, f"not exact, it misses up to {missed:.3g}: {text}"))
+            ok = True
+        if admitted is not None:
+            text += f", and its suboptimality bound is {admitted:.3g}"
+        self.expect(ok, name, text)
         highest = max(value(best), value(found))
         for one in rivals:
             above = value(one) - highest
@@ -647,19 +640,22 @@ class _ProblemChecks(_Checks):
                     f"{answer.where}: {one.output!r:.60} ({one.source}) would be {above:.3g} "
                     f"higher, if {method} could find it for this input"
                 )
-                self.checks[name].notes.append((above, note))
+                self.notes[name].append((above, note))
+        if method == "loss_augmented_inference_wrong":
+            text = f"example {i}: it is {found.loss:g} for {found.output!r:.60}"
+            self.expect(found.loss > 0.0, f"{method}: its loss is positive", text)
 
     def judge_list(self, answer: _Answer) -> None:
         """What an inference finds must not be above all outputs that are listed."""
         if answer.i not in self.listed:
             return
-        value, found = self.value_of(answer), answer.found
+        value, found = answer.value, answer.found
         # The true output may be left out of the list: solvers add it.
         best = max([*self.listed[answer.i], self.pool[answer.i][0]], key=value)
         above = value(found) - value(best)
-        text = f"{answer.where}: {found.output!r:.60} ({found.source}) is {above:.3g} above all"
-        wrong = f"{text} of them" if above > answer.at.rounding(best, found) else None
-        self.tried("outputs: hold what the inferences find", wrong)
+        text = f"{found.output!r:.60} ({found.source}) is {above:.3g} above all of them"
+        ok = not above > answer.at.rounding(best, found)
+        self.expect(ok, "outputs: hold what the inferences find", f"{answer.where}: {text}")
 
     def wrong_k_best(self, i: int, at: _At, found: list[_Known]) -> str | None:
         """The best outputs must be the best ones, the best first, each once."""
@@ -685,137 +681,78 @@ class _ProblemChecks(_Checks):
     def check_cuts(self, X: list[Any], Y: list[Any]) -> None:
         """Cuts of a batch must be those of their outputs; whether maximal is judged later."""
         name, examples = "cuts: agree with joint_feature and loss", list(self.pool)
+        C = np.ones(len(X))
         try:
-            oracle = self.plain_oracle(X, Y)
+            if self.latent:
+                drawn = [known[0].output[1] for known in self.pool.values()]
+                oracle: PythonOracle = PythonLatentOracle(self.problem, X, Y, C).imputed(drawn)
+            else:
+                oracle = PythonOracle(self.problem, X, Y, C)
         except Exception as error:
-            self.tried(name, f"no oracle can be made of this sample: {_raised(error)}")
+            self.expect(False, name, f"no oracle can be made of this sample: {_raised(error)}")
             return
         oracle.checker = None
         for at in self.everywhere:
             try:
                 cuts = oracle.separate(at.weights, np.arange(len(X)), ONE_THREAD)
             except Exception as error:
-                self.tried(name, f"{at.name}: {renumbered(str(error), examples)}")
+                self.expect(False, name, f"{at.name}: {renumbered(str(error), examples)}")
                 continue
             for k, i in enumerate(examples):
+                wrong = ""
                 try:
                     oracle.check_agreement(k, candidate_of_cut(cuts, k, by_slack=False))
-                    self.tried(name, None)
                 except Exception as error:
-                    self.tried(name, f"{at.name}: {renumbered(str(error), examples)}")
+                    wrong = f"{at.name}: {renumbered(str(error), examples)}"
+                self.expect(not wrong, name, wrong)
+                bounds = cuts.suboptimality
+                admitted = None if bounds is None else float(bounds[k])
                 with suppress(_Broken):
-                    found = self.candidate(i, cuts.outputs[k], "found by cuts")
-                    bounds = cuts.suboptimality
-                    admitted = None if bounds is None else float(bounds[k])
-                    self.answers.append(_Answer("cuts", i, at, found, admitted))
+                    self.answered("cuts", i, at, cuts.outputs[k], admitted)
 
     def check_make_oracle(self, X: list[Any], Y: list[Any]) -> None:
         """The problem's own oracle must find cutting planes as violated as its methods do."""
-        name = "make_oracle: its cuts are as violated as those of loss_augmented_inference"
-        examples = np.arange(len(X))
+        methods = f"loss_augmented_inference{' and latent' if self.latent else ''}"
+        name = f"make_oracle: its cuts are as violated as those of {methods}"
+        examples, C = np.arange(len(X)), np.ones(len(X))
         try:
-            oracle = self.problem.make_oracle(X, Y, np.ones(len(X)), "margin")
+            if self.latent:
+                own = self.problem.make_oracle(X, Y, C)
+                first = own.init_latent(np.random.default_rng(0))
+                oracle = own.imputed(first)
+            else:
+                oracle = self.problem.make_oracle(X, Y, C, "margin")
             if oracle.n_features != self.width:
                 text = f"there are {oracle.n_features} features, but joint_feature has {self.width}"
-                self.tried(name, text)
+                self.expect(False, name, text)
                 return
             for at in self.everywhere:
+                if self.latent:
+                    oracle = own.imputed(own.impute(at.weights, first, ONE_THREAD))
                 cuts = oracle.separate(at.weights, examples, ONE_THREAD)
                 slopes = cuts.slopes(at.weights)
                 again = oracle.cuts_of(examples, cuts.outputs).slopes(at.weights)
                 bounds = cuts.suboptimality
                 if bounds is None:
                     bounds = np.full(len(X), 0.0 if oracle.exact else np.inf)
-                for k, i, expected, rounding in self.violations(at):
+                for k, i in enumerate(self.pool):
+                    best, imputed = (
+                        self.first.get((method, i, at))
+                        for method in ("loss_augmented_inference", "latent")
+                    )
+                    if best is None or (self.latent and imputed is None):
+                        continue
+                    true = self.pool[i][0] if imputed is None else imputed.found
+                    expected = best.value(best.found) - true.score(at.weights)
+                    rounding = at.rounding(true, best.found) + ROUNDING
                     # An inexact `loss_augmented_inference` may miss what the oracle finds.
                     above = slopes[k] > expected + rounding and self.exact
                     below = slopes[k] + bounds[k] < expected - rounding
                     bad = above or below or abs(slopes[k] - again[k]) > rounding
                     text = f"example {i}, {at.name}: {slopes[k]:.6g}, made anew {again[k]:.6g}, but"
-                    text += f" {expected:.6g} by loss_augmented_inference"
-                    self.tried(name, text if bad else None)
+                    self.expect(not bad, name, f"{text} {expected:.6g} by {methods}")
         except Exception as error:
-            self.tried(name, _raised(error))
-
-    def violations(
-        self, at: _At, y_true: str | None = None
-    ) -> Iterator[tuple[int, int, float, float]]:
-        """Place, number, required violation and rounding of each example.
-
-        `y_true` names the method that returns the true output to compare with.
-        """
-        for k, i in enumerate(self.pool):
-            best = self.first.get(("loss_augmented_inference", i, at))
-            own = None if y_true is None else self.first.get((y_true, i, at))
-            if best is None or (y_true is not None and own is None):
-                continue
-            true = self.pool[i][0] if own is None else own.found
-            expected = best.found.loss + best.found.score(at.weights) - true.score(at.weights)
-            yield k, i, expected, at.rounding(true, best.found) + ROUNDING
-
-
-class _LatentProblemChecks(_ProblemChecks):
-    """Of a `LatentProblem`: outputs are pairs of an output and a latent variable."""
-
-    @property
-    def methods(self) -> list[str]:
-        wrong = isinstance(self.problem, InfersWrongOnly)
-        only = ["loss_augmented_inference_wrong"] if wrong else []
-        return ["inference", "loss_augmented_inference", "latent", *only]
-
-    def parts(self, y: Any) -> tuple[Any, ...]:
-        return tuple(y)
-
-    def y_true(self, i: int) -> list[Any]:
-        drawn = [self.call("init_latent", i, self.X[i], self.Y[i], self.random) for _ in range(2)]
-        return [(self.Y[i], h) for h in drawn]
-
-    def output(self, method: str, i: int, answer: Any) -> Any:
-        if method == "latent":
-            return self.Y[i], answer
-        try:
-            return as_pair(answer)
-        except TypeError as error:
-            self.failed(f"{method}: returns a pair (y, h)", i, str(error))
-
-    def borrow_outputs(self) -> None:
-        """A latent variable of another example says nothing here."""
-
-    def rivals(self, answer: _Answer) -> list[_Known]:
-        known = self.pool[answer.i]
-        if answer.method == "loss_augmented_inference_wrong":
-            return [one for one in known if one.loss > 0.0]
-        if answer.method == "latent":
-            return [one for one in known if _same(one.output[0], self.Y[answer.i])]
-        return known
-
-    def judge(self, answer: _Answer) -> None:
-        super().judge(answer)
-        if answer.method == "loss_augmented_inference_wrong":
-            loss, y = answer.found.loss, answer.found.output
-            wrong = f"example {answer.i}: it is {loss:g} for {y!r:.60}" if loss <= 0.0 else None
-            self.tried("loss_augmented_inference_wrong: its loss is positive", wrong)
-
-    def plain_oracle(self, X: list[Any], Y: list[Any]) -> ImputedOracle:
-        latent = PythonLatentOracle(self.problem, X, Y, np.ones(len(X)))
-        return latent.imputed([known[0].output[1] for known in self.pool.values()])
-
-    def check_make_oracle(self, X: list[Any], Y: list[Any]) -> None:
-        """With the best imputations, hinges must be those of its methods."""
-        name = "make_oracle: its hinges are those of loss_augmented_inference and latent"
-        try:
-            latent = self.problem.make_oracle(X, Y, np.ones(len(X)))
-            first = latent.init_latent(np.random.default_rng(0))
-            for at in self.everywhere:
-                oracle = latent.imputed(latent.impute(at.weights, first, ONE_THREAD))
-                cuts = oracle.separate(at.weights, np.arange(len(X)), ONE_THREAD)
-                hinges = np.maximum(cuts.slopes(at.weights), 0.0)
-                for k, i, expected, rounding in self.violations(at, "latent"):
-                    bad = abs(hinges[k] - expected) > rounding and self.exact
-                    text = f"example {i}, {at.name}: {hinges[k]:.6g}, not {expected:.6g}"
-                    self.tried(name, text if bad else None)
-        except Exception as error:
-            self.tried(name, _raised(error))
+            self.expect(False, name, _raised(error))
 
 
 def _raised(error: BaseException) -> str:

@@ -14,10 +14,11 @@ from maxmargin.compiled.rows import (
     clip_row,
     gathered_product,
     make_rows,
+    padded,
     row_score,
     squared_norms,
 )
-from maxmargin.compiled.simd import LANES, padded
+from maxmargin.compiled.simd import LANES
 
 
 @pytest.fixture(params=[("dense", np.float64), ("dense", np.float32), ("sparse", np.float64)])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

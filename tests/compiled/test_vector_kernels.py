@@ -5,14 +5,8 @@ import pytest
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.exponentials import exponentials
-from maxmargin.compiled.simd import (
-    LANES,
-    add_scores,
-    highest_sum,
-    max_plus,
-    padded,
-    sum_times,
-)
+from maxmargin.compiled.rows import padded
+from maxmargin.compiled.simd import LANES, add_scores, highest_sum, max_plus, sum_times
 
 
 @compiled

@@ -13,8 +13,8 @@ from structured_referee import Case, Enumerable
 
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.latent import PythonLatentOracle
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags

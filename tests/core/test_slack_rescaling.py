@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import Case, compiled_chains, random_chains, random_classes, widen
 
 import maxmargin as mm
+from maxmargin.core.oracle import Threads
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Status
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.training.fit import make_solver
 

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from structured_referee import Case, Chains, compiled_chains, random_chains, random_classes
 
 from maxmargin import Cuts, OneSlack, ProblemError, StructuredSVM
+from maxmargin.core.oracle import Threads
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.training.fit import SOLVERS
 

@@ -23,6 +23,7 @@ from maxmargin.data import (
     read_libsvm,
     read_svm_hmm,
 )
+from maxmargin.data.libsvm import whole_numbers
 
 
 def written(tmp_path, text, name="data.svm"):
@@ -143,7 +144,7 @@ BAD = {
     "1 3:-inf 4:1": "numbers must be finite",
     "infinity 4:1": "numbers must be finite",
     "1e999 4:1": "numbers must be finite, and not beyond 1.8e308, but there is '1e999 4:1'",
-    "1 2:5e-324 1:1e-999 3:-1e400 4:1": "there is '-1e400 4:1'",
+    "1 2:5e-324 1:1e-999 3:-1e400 4:1": "there is '3:-1e400 4:1'",
     "1 1:2\0": "a feature must be index:value",
     "1 99999999999:1": "the last index is 2147483647",
     "1 99999999999999999999999999:1": "the last index is 2147483647",
@@ -450,3 +451,22 @@ def test_costs_that_nobody_asked_for_are_not_lost_without_a_word(tmp_path):
         read_svm_hmm(path)
     with pytest.raises(FileFormatError, match="line 2: documents of queries have no cost:"):
         mmd.read_letor(path)
+
+
+def test_many_numbers_that_python_has_to_read(tmp_path):
+    """In any order of their columns, in several batches, on lines with costs and other numbers."""
+    numbers = [f"{k}e-32{k % 4}" for k in range(1, 500)]
+    pairs = " ".join(f"{column}:{text}" for column, text in reversed(list(enumerate(numbers, 1))))
+    path = written(tmp_path, f"5e-324 cost:2e-310 {pairs}\n1 1:0.5\n" * 3)
+    X, y, weight = read_libsvm(path, sample_weight=True)
+    assert X.shape == (6, 499)
+    assert y.tolist() == [5e-324, 1.0] * 3
+    assert weight.tolist() == [2e-310, 1.0] * 3
+    for row in (0, 2, 4):
+        assert X[[row]].toarray().ravel().tolist() == [float(text) for text in numbers]
+
+
+def test_whole_numbers_are_integers_unless_they_are_too_large():
+    assert whole_numbers(np.array([1.0, -3.0])).dtype == np.int64
+    for labels in ([1.0, 1e300], [1.0, 0.5], [np.nan]):
+        assert whole_numbers(np.array(labels)).dtype == np.float64

@@ -240,7 +240,7 @@ def test_steps_never_lower_the_dual_and_keep_the_scores(seed):
         m = int(random.integers(1, 8))
         new = outputs(random.integers(0, n, m), random.normal(size=(m, 3)), random.random(m))
         new = new._replace(labels=np.ones((m, 1)))
-        cuts.add(y_true._replace(labels=np.ones((n, 1))), new)
+        cuts.add(new, y_true._replace(labels=np.ones((n, 1))).take)
         assert cuts.dual == pytest.approx(dual, abs=1e-12)
         gap, _ = cuts.solve(None, 1e-9, 10_000)
         assert gap <= 1e-9
@@ -266,7 +266,7 @@ def test_idle_outputs_go_with_their_rows():
     y_true = outputs([0, 1], np.array([[1.0, 0.0], [0.0, 1.0]]), [0.0, 0.0])
     y_true = y_true._replace(labels=np.ones((2, 1)))
     new = outputs([0, 0, 1], np.array([[0.0, 1.0], [0.5, 0.0], [-1.0, 0.0]]), [1.0, 0.0, 0.0])
-    cuts.add(y_true, new._replace(labels=np.ones((3, 1))))
+    cuts.add(new._replace(labels=np.ones((3, 1))), y_true.take)
     cuts.solve(None, 1e-12, 1000)
     for _ in range(3):
         cuts.note_idle()
@@ -278,6 +278,6 @@ def test_idle_outputs_go_with_their_rows():
     assert len(cuts) == 1
     assert len(cuts.parts) == 2
     assert cuts.dual == dual
-    cuts.add(y_true, new._replace(labels=np.ones((3, 1))))  # they may come back
+    cuts.add(new._replace(labels=np.ones((3, 1))), y_true.take)  # they may come back
     assert len(cuts) == 3
     assert cuts.dual == dual

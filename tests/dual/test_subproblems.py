@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import padded
 from maxmargin.dual.sweeps import (
     CORNER,
     MOVED,

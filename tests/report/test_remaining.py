@@ -124,5 +124,5 @@ def test_a_long_history_is_thinned(every):
         if k % every == 0:
             primal = 1.0 + gap
         estimate.add(Iteration(1e-2 * k, 0, 0, primal=primal, dual=1.0 - 1e-3 * gap, cuts=0))
-    assert len(estimate._at) <= 512
+    assert len(estimate._points) <= 512
     assert estimate.seconds(200.0) == pytest.approx(30.3, rel=0.1)

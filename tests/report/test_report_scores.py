@@ -79,19 +79,20 @@ def test_weights_of_two_classes_are_those_of_the_positive_one():
     ((name, weights),) = weight_rows(mm.PerformanceClassifier(pos_label="no").fit(X, y))
     assert name == "no"
     assert weights[0] > 0
-    assert Answers.feature_names(mm.LinearClassifier().fit(X, y)) is None
+    assert Answers(mm.LinearClassifier().fit(X, y)).feature_names() is None
 
 
 def test_features_of_dictionaries_have_names():
     X, y = [[{"word": "the"}, {"word": "dog"}]], [["DET", "NOUN"]]
     tagger = mm.SequenceTagger().fit(X, y)
-    assert Answers.feature_names(tagger) == ["word=the", "word=dog"]
+    assert Answers(tagger).feature_names() == ["word=the", "word=dog"]
 
 
 def test_rules_of_a_grammar_have_names():
     parser = mm.GrammarParser().fit(["(S (NP (NN dogs)) (VP (VB bark)))"])
-    assert "S -> NP VP" in TreeAnswers.feature_names(parser)
-    assert len(TreeAnswers.feature_names(parser)) == len(weight_rows(parser)[0][1])
+    names = TreeAnswers(parser).feature_names()
+    assert "S -> NP VP" in names
+    assert len(names) == len(weight_rows(parser)[0][1])
 
 
 # Drawings

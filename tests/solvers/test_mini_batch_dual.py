@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import padded
 from maxmargin.core.kernel import (
     Candidates,
     FunctionKernel,
@@ -19,9 +19,9 @@ from maxmargin.core.kernel import (
     RBFKernel,
 )
 from maxmargin.core.kernel_oracle import ClassOracle, KernelClasses, KernelOracle
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.kernel_classes_dual import CachedRows, KernelClassesDual, project
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual

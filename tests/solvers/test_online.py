@@ -13,9 +13,9 @@ from structured_referee import Case, Classes, compiled_chains, random_chains, ra
 from test_structured_solvers import Blurred, assert_brackets, assert_history, fragile
 
 from maxmargin.core.certificate import certify
+from maxmargin.core.oracle import Threads
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto

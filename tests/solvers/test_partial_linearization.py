@@ -17,9 +17,9 @@ from structured_referee import (
 
 import maxmargin as mm
 from maxmargin.core.certificate import DualPoint
+from maxmargin.core.oracle import Threads
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import ExplicitPoint, distributions_of
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.chain.marginals import ChainDistributions

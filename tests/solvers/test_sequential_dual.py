@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_problems import KINDS, random_case
 
+from maxmargin.compiled.rows import measured_rows
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import Geometry, make_dual
+from maxmargin.dual.explicit import make_dual
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 
@@ -92,8 +93,8 @@ def test_dual_never_decreases_and_never_passes_the_primal(
     problem = random_case(
         kind, seed, k=k, nonnegative=nonnegative, with_origin=with_origin, bias=bias
     ).problem
-    state = make_dual(problem, Geometry.of(problem), longest_wait=3)
-    scale = 1.0 + abs(state.primal(state.weights, Threads(1)))
+    state = make_dual(problem, measured_rows(problem.X, problem.bias), longest_wait=3)
+    scale = 1.0 + abs(state.primal(state.shared.weights, Threads(1)))
     last = state.dual
     with Threads(n_jobs) as threads:
         for _ in range(10):
@@ -107,7 +108,7 @@ def test_dual_never_decreases_and_never_passes_the_primal(
             assert fresh.dual <= fresh.primal + 1e-12 * scale
             # What the sweeps keep in step equals what is computed anew.
             assert state.dual == pytest.approx(fresh.dual, abs=1e-10 * scale)
-            assert state.primal(state.weights, Threads(1)) == pytest.approx(
+            assert state.primal(state.shared.weights, Threads(1)) == pytest.approx(
                 fresh.primal, abs=1e-10 * scale
             )
 
@@ -121,7 +122,7 @@ def test_dual_never_decreases_and_never_passes_the_primal(
 )
 def test_extrapolation_stays_feasible_and_can_be_undone(kind, seed, momentum, nonnegative):
     problem = random_case(kind, seed, nonnegative=nonnegative).problem
-    state = make_dual(problem, Geometry.of(problem))
+    state = make_dual(problem, measured_rows(problem.X, problem.bias))
     threads = Threads(1)
     for _ in range(3):
         state.extrapolate(0.0)
@@ -132,7 +133,7 @@ def test_extrapolation_stays_feasible_and_can_be_undone(kind, seed, momentum, no
         state.dual_coef, problem.feasible(state.dual_coef), atol=1e-12, rtol=0
     )
     np.testing.assert_allclose(
-        state.weights[:, : problem.n_outputs], problem.weights(state.dual_coef), atol=1e-9
+        state.shared.weights[:, : problem.n_outputs], problem.weights(state.dual_coef), atol=1e-9
     )
     state.revert()
     np.testing.assert_array_equal(state.dual_coef, coef)

@@ -12,8 +12,8 @@ from linear_problems import KINDS, random_case
 
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import (
@@ -23,6 +23,7 @@ from maxmargin.solvers.streamed_dual import (
     StreamedDual,
     SummedObjective,
     fractions_of,
+    read_ahead,
 )
 
 GEOMETRIES = {
@@ -188,16 +189,16 @@ def test_dual_never_decreases_and_accounts_are_right(
             for number, block in enumerate(blocks_of(problem, cuts)()):
                 rows = slice(at, at + block.n_samples)
                 at += block.n_samples
-                kept = learner.cache.take(number)
+                kept = learner.cache.pop(number, None)
                 if kept is not None:
                     coefs[rows][kept.rows] = kept.dual_coefs[0]
                 learner.prepare([block])
                 portion = learner.load(number, [block], [coefs[rows]] if pass_number else None)
                 learner.learn(portion, threads)
                 coefs[rows] = portion.dual_coefs[0]
-                learner.cache.keep(number, portion, let_go)
+                learner.keep(number, portion, let_go)
                 now = coefs.copy()
-                for other, cached in learner.cache.batches.items():
+                for other, cached in learner.cache.items():
                     now[[0, *cuts][other] + cached.rows] = cached.dual_coefs[0]
                 np.testing.assert_allclose(now, problem.feasible(now), atol=1e-12 * scale)
                 np.testing.assert_allclose(
@@ -208,7 +209,7 @@ def test_dual_never_decreases_and_accounts_are_right(
                 assert fresh >= last - 1e-9 * scale
                 assert fresh <= problem.primal(problem.weights(now)) + 1e-9 * scale
                 last = fresh
-                assert learner.cache.nbytes <= cache_bytes
+                assert learner.nbytes <= cache_bytes
 
 
 @settings(max_examples=40, deadline=None)
@@ -364,8 +365,8 @@ def test_online_bound_is_below_the_optimum_and_rises(cache_bytes):
     for block in blocks_of(problem, range(10, 200, 10))():
         online.learn(block, n_jobs=1, stopping=Stopping(1e-3))
         bounds.append(online.certificate.dual)
-        assert online.learner.cache.nbytes <= cache_bytes
+        assert online.learner.nbytes <= cache_bytes
     optimum = SequentialDual().solve(problem, Stopping(1e-9, 100_000)).certificate.primal
     assert all(b >= a - 1e-9 for a, b in pairwise(bounds))
     assert 0.3 * optimum < bounds[-1] <= optimum
-    assert len(online.learner.cache.batches) <= 10
+    assert len(online.learner.cache) <= 10

@@ -19,10 +19,10 @@ from structured_referee import (
 
 from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import certify
+from maxmargin.core.oracle import Threads
 from maxmargin.core.oracle_check import ProblemWarning
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.loop import Stopping

@@ -14,9 +14,15 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import GrammarError
-from maxmargin.training.fit import start_fit
+from maxmargin.training.fit import costs
 
 N = 24
+
+
+def oracle_of(model, examples):
+    """The oracle that `fit` would train."""
+    C = costs(model, examples.n_examples, None)
+    return model._oracle(examples, C, model._metadata(examples, None))
 
 
 class Listed(Source):
@@ -52,7 +58,7 @@ class Case:
     def objective(self, weights):
         """Of all examples."""
         model = clone(self.model)
-        oracle, _ = start_fit(model, model._encode(self.X, self.y, None), None)
+        oracle = oracle_of(model, model._encode(self.X, self.y, None))
         return oracle.primal(weights)
 
 
@@ -456,7 +462,7 @@ def test_a_ranker_learns_query_by_query(loss):
             assert model.predict(X).shape == (60,)
     assert model.n_queries_ == cycles * 10
     whole = clone(fitted)
-    oracle, _ = start_fit(whole, whole._encode(X, y, None, query), None)
+    oracle = oracle_of(whole, whole._encode(X, y, None, query))
     reached = oracle.primal(model.coef_)
     assert fitted.certificate_.dual <= reached <= 1.05 * fitted.certificate_.dual
     before = model.coef_

@@ -4,21 +4,20 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import GroupShuffleSplit
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import InvalidParameterError
 
 import maxmargin as mm
 from maxmargin.cli.files import (
     Model,
-    Reading,
     UsageError,
     check_kind,
     check_place,
@@ -28,6 +27,7 @@ from maxmargin.cli.files import (
     read_for,
     save_model,
 )
+from maxmargin.cli.main import Reading, TrainOptions
 from maxmargin.cli.task import Data, Task
 from maxmargin.core.result import AbsoluteGap, Status
 from maxmargin.data.files import STANDARD_INPUT, create
@@ -127,69 +127,50 @@ def percentage(fraction: float) -> str:
     return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-@dataclass(frozen=True)
-class TrainOptions:
-    """Options of a fit."""
-
-    C: float = 1.0
-    tol: float | None = None
-    solver: str = "auto"
-    time_limit: float | None = None
-    max_iter: int | None = None
-    threads: int = 1
-    checkpoint: Path | None = None
-    resume: bool = False
-    seed: int = 0
-    settings: Sequence[str] | None = None
-    stream: bool = False
-    svmstruct: bool = False
-    epsilon: float | None = None
-
-    def estimator(self, task: Task) -> Any:
-        """An estimator for a task, with these options."""
-        wanted: dict[str, Any] = task.defaults() | {
-            "C": self.C,
-            "solver": self.solver,
-            "time_limit": self.time_limit,
-            "n_jobs": self.threads,
-            "random_state": self.seed,
-            "checkpoint": self.checkpoint and mm.Checkpoint(self.checkpoint, resume=self.resume),
-        }
-        optional = {"tol": self.tol, "max_iter": self.max_iter}
-        wanted |= {name: value for name, value in optional.items() if value is not None}
-        kind = getattr(mm, task.estimator_class)
-        known = sorted(kind().get_params())
-        for setting in self.settings or ():
-            name, is_one, value = setting.partition("=")
-            if not is_one or name not in known:
-                raise UsageError(
-                    f"--set {setting} is no parameter of {kind.__name__}: it has "
-                    f"{', '.join(known)}."
-                )
-            wanted[name] = _value(value)
-        estimator = kind(**wanted)
-        try:
-            estimator._validate_params()  # before data are read
-        except InvalidParameterError as error:
-            raise UsageError(in_words_of_options(str(error))) from None
-        return estimator
-
-    def check(self) -> None:
-        """Refuse options that cannot be combined."""
-        if self.resume and self.checkpoint is None:
+def _estimator(options: TrainOptions, task: Task) -> Any:
+    """An estimator for a task, with these options."""
+    wanted: dict[str, Any] = task.defaults() | {
+        "C": options.C,
+        "solver": options.solver,
+        "time_limit": options.time_limit,
+        "n_jobs": options.threads,
+        "random_state": options.seed,
+        "checkpoint": options.checkpoint
+        and mm.Checkpoint(options.checkpoint, resume=options.resume),
+    }
+    optional = {"tol": options.tol, "max_iter": options.max_iter}
+    wanted |= {name: value for name, value in optional.items() if value is not None}
+    kind = getattr(mm, task.estimator_class)
+    known = sorted(kind().get_params())
+    for setting in options.settings or ():
+        name, is_one, value = setting.partition("=")
+        if not is_one or name not in known:
             raise UsageError(
-                "--resume needs the file to continue from: give --checkpoint FILE, too."
+                f"--set {setting} is no parameter of {kind.__name__}: it has {', '.join(known)}."
             )
-        if self.checkpoint is not None:
-            check_place(self.checkpoint)
-        if self.epsilon is not None and not self.svmstruct:
-            raise UsageError("-e needs --svmstruct: without it, give --tol.")
-        if self.svmstruct and self.tol is not None:
-            raise UsageError("--svmstruct and --tol cannot be combined: give -e instead of --tol.")
-        if self.svmstruct and self.stream:
-            raise UsageError("--svmstruct and --stream cannot be combined.")
-        if self.epsilon is not None and not 0 < self.epsilon < np.inf:
-            raise UsageError(f"-e must be a positive number, but is {self.epsilon:g}.")
+        wanted[name] = _value(value)
+    estimator = kind(**wanted)
+    try:
+        estimator._validate_params()  # before data are read
+    except InvalidParameterError as error:
+        raise UsageError(in_words_of_options(str(error))) from None
+    return estimator
+
+
+def _check(options: TrainOptions) -> None:
+    """Refuse options that cannot be combined."""
+    if options.resume and options.checkpoint is None:
+        raise UsageError("--resume needs the file to continue from: give --checkpoint FILE, too.")
+    if options.checkpoint is not None:
+        check_place(options.checkpoint)
+    if options.epsilon is not None and not options.svmstruct:
+        raise UsageError("-e needs --svmstruct: without it, give --tol.")
+    if options.svmstruct and options.tol is not None:
+        raise UsageError("--svmstruct and --tol cannot be combined: give -e instead of --tol.")
+    if options.svmstruct and options.stream:
+        raise UsageError("--svmstruct and --stream cannot be combined.")
+    if options.epsilon is not None and not 0 < options.epsilon < np.inf:
+        raise UsageError(f"-e must be a positive number, but is {options.epsilon:g}.")
 
 
 def train_model(
@@ -203,7 +184,7 @@ def train_model(
     progress: bool,
 ) -> tuple[dict[str, Any], int]:
     """Train on a file and write the model; returns the results and the exit code."""
-    options.check()
+    _check(options)
     check_place(output, path, test)
     check_there(test)
     if threshold is not None and not 0 <= threshold < np.inf:
@@ -215,7 +196,7 @@ def train_model(
     task, why = choose_task(path, reading)
     if test is not None:
         check_kind(task, test)
-    estimator = options.estimator(task)
+    estimator = _estimator(options, task)
     factor = None
     if options.stream:
         if not task.streams:
@@ -269,7 +250,7 @@ def train_path(
     task, why = choose_task(path, reading)
     if test is not None:
         check_kind(task, test)
-    estimator = options.estimator(task).set_params(warm_start=True)
+    estimator = _estimator(options, task).set_params(warm_start=True)
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
     if test is None:
@@ -435,25 +416,20 @@ def _pruned(
 
 def _split(data: Data, seed: int) -> tuple[Data, Data]:
     """Training and held-out examples; queries are not split."""
-    groups = data.groups
-    names = np.arange(data.n_examples) if groups is None else np.unique(groups)
-    if len(names) < 5:
+    groups = np.arange(data.n_examples) if data.groups is None else data.groups
+    if data.n_examples < 5:
         raise UsageError(
             "There are too few examples to hold some out: give a test file with --test."
         )
-    train, _ = next(ShuffleSplit(1, test_size=HELD_OUT, random_state=seed).split(names))
-    chosen = np.isin(np.arange(data.n_examples) if groups is None else groups, names[train])
-    return _part(data, np.flatnonzero(chosen)), _part(data, np.flatnonzero(~chosen))
+    chosen = GroupShuffleSplit(1, test_size=HELD_OUT, random_state=seed)
+    train, held_out = next(chosen.split(groups, groups=groups))
+    return _part(data, train), _part(data, held_out)
 
 
 def _part(data: Data, rows: Any) -> Data:
-    parts: dict[str, Any] = {}
-    for name in ("X", "y", "groups", "words", "sample_weight"):
-        values = getattr(data, name)
-        if isinstance(values, np.ndarray) or sp.issparse(values):
-            parts[name] = values[rows]
-        elif values is not None:
-            parts[name] = [values[row] for row in rows]
+    names = ("X", "y", "groups", "words", "sample_weight")
+    given = {name: getattr(data, name) for name in names if getattr(data, name) is not None}
+    parts = {name: _safe_indexing(values, rows) for name, values in given.items()}
     n = len(rows) if data.groups is None else len(np.unique(parts["groups"]))
     return replace(data, n_examples=n, size="", originals=None, **parts)
 

@@ -4,18 +4,18 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-import numpy as np
-
 import maxmargin as mm
+from maxmargin.cli.main import Reading
 from maxmargin.cli.task import Classification, Data, Regression, Task, is_csr_folder
-from maxmargin.core.checks import check_types
+from maxmargin.core.arrays import check_types
 from maxmargin.data.csr_folder import CsrFolder
-from maxmargin.data.files import STANDARD_INPUT, FileFormatError, shown_name
-from maxmargin.data.formats import guess_format
+from maxmargin.data.files import STANDARD_INPUT, FileFormatError, check_exists, shown_name
+from maxmargin.data.formats import Format, guess_format
+from maxmargin.data.libsvm import whole_numbers
 from maxmargin.io.files import check_folder_of
 from maxmargin.io.models import load_with_about
 
@@ -60,29 +60,27 @@ def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) ->
 
 def check_there(path: str | None) -> None:
     """Refuse a missing file, before it is needed."""
-    if path is not None and path != STANDARD_INPUT and not Path(path).exists():
-        raise FileNotFoundError(f"There is no file {path!r}.")
+    if path is not None and path != STANDARD_INPUT:
+        check_exists(path)
 
 
-class Kind(NamedTuple):
-    """What a file seems to hold: format and task as the options have them, and what else it may."""
-
-    format: str
-    task: str
-    doubt: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.format} ({self.task})"
-
-
-def kind_of(path: str) -> Kind | None:
+def kind_of(path: str) -> Format | None:
     """Detect the kind of a file; None if that is not possible. Pipes are not consumed."""
     if path != STANDARD_INPUT and os.path.isdir(path):
         return None
     with suppress(FileFormatError):
-        found = guess_format(path)
-        return Kind(found.name, _TASKS.get(found.task, found.task), found.doubt)
+        return _guessed(path)
     return None
+
+
+def _guessed(path: str) -> Format:
+    """What a file seems to hold, with a task of the command line."""
+    found = guess_format(path)
+    return replace(found, task=_TASKS.get(found.task, found.task))
+
+
+def _named(kind: Format) -> str:
+    return f"{kind.name} ({kind.task})"
 
 
 def check_kind(task: Task, path: str) -> None:
@@ -90,7 +88,8 @@ def check_kind(task: Task, path: str) -> None:
     found = kind_of(path)
     if found is None or _may_be_read(task, found):
         return
-    reason = f"looks like {found}, but the model was trained on {task.format} files ({task.name})"
+    looks = f"looks like {_named(found)}"
+    reason = f"{looks}, but the model was trained on {task.format} files ({task.name})"
     if found.doubt is None:
         raise FileFormatError(
             shown_name(path), None, f"{reason}: give a file of that kind, or train another model."
@@ -98,10 +97,10 @@ def check_kind(task: Task, path: str) -> None:
     print(f"note: {shown_name(path)} {reason}", file=sys.stderr)
 
 
-def _may_be_read(task: Task, found: Kind) -> bool:
-    if found.format in task.also_reads or str(found) == task.trained_on:
+def _may_be_read(task: Task, found: Format) -> bool:
+    if found.name in task.also_reads or _named(found) == task.trained_on:
         return True
-    if found.format != task.format:
+    if found.name != task.format:
         return False
     if found.task == "regression" and found.doubt is None:
         return task.name == "regression"  # labels that are not integers
@@ -109,28 +108,15 @@ def _may_be_read(task: Task, found: Kind) -> bool:
     return found.task in ("classification", "regression", task.name)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Options about how to read a file; a task or format of None is to be detected."""
-
-    task: str | None = None
-    format: str | None = None
-    template: Path | None = None
-    hash_bits: int | None = None
-    tag_column: int | None = None
-    encoding: str | None = None
-
-    def __post_init__(self) -> None:
-        for option, value, place in (("task", self.task, 0), ("format", self.format, 1)):
-            known = sorted({key[place] or "" for key in TASKS})
-            if value is not None and value not in known:
-                raise UsageError(f"--{option} {value} is not known: choose {' or '.join(known)}.")
-        if None not in (self.task, self.format) and (self.task, self.format) not in TASKS:
-            raise UsageError(f"There is no {self.task} of {self.format} files.")
-
-
 def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
     """The task for a file, and the reason; detected as far as no option says it."""
+    for option, value, place in (("task", reading.task, 0), ("format", reading.format, 1)):
+        names = sorted({key[place] or "" for key in TASKS})
+        if value is not None and value not in names:
+            raise UsageError(f"--{option} {value} is not known: choose {' or '.join(names)}.")
+    if None not in (reading.task, reading.format) and (reading.task, reading.format) not in TASKS:
+        raise UsageError(f"There is no {reading.task} of {reading.format} files.")
+    found = kind_of(path)
     of_format = [kind for (_, known), kind in TASKS.items() if known == reading.format]
     if is_csr_folder(path):
         kind, why = _of_folder(path, reading)
@@ -138,28 +124,25 @@ def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
         kind = TASKS[reading.task or of_format[0].name, reading.format]
         why = f"{reading.format}, {kind.name}"
     else:
-        kind, why = _guessed(path, reading)
-    looks = kind_of(path)
-    return _task(kind, reading, None if looks is None else str(looks)), why
+        kind, why = _of_look(path, found or _guessed(path), reading)
+    return _task(kind, reading, None if found is None else _named(found)), why
 
 
 def _of_folder(path: str, reading: Reading) -> tuple[Any, str]:
     """The task for what `maxmargin convert` has written."""
-    y = CsrFolder(path).y
-    whole = not np.issubdtype(y.dtype, np.floating) or np.array_equal(y, np.round(y))
-    name = reading.task or ("classification" if whole else "regression")
+    is_real = whole_numbers(CsrFolder(path).y).dtype.kind == "f"
+    name = reading.task or ("regression" if is_real else "classification")
     if name not in (Classification.name, Regression.name) or reading.format not in (None, "libsvm"):
         raise UsageError(f"{path} is a converted folder, for classification or regression only.")
     return TASKS[name, "libsvm"], f"folder of arrays, {name}"
 
 
-def _guessed(path: str, reading: Reading) -> tuple[Any, str]:
-    found = guess_format(path)
-    task = _TASKS.get(found.task, found.task)
+def _of_look(path: str, found: Format, reading: Reading) -> tuple[Any, str]:
+    """The task for what a file seems to hold, as far as no option says it."""
     if reading.format not in (None, found.name):
         raise UsageError(f"{path} does not look like {reading.format}: it looks like {found}.")
-    if reading.task in (None, task):
-        return TASKS[task, found.name], str(found)
+    if reading.task in (None, found.task):
+        return TASKS[found.task, found.name], str(found)
     for format in (found.name, _SAME_LOOK.get(found.name)):
         if (reading.task, format) in TASKS:
             return TASKS[reading.task, format], f"{format}, {reading.task}"
@@ -216,7 +199,7 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
         if looks is None:
             raise
         raise mm.ModelFileError(
-            f"{path} is not a model file but looks like {looks.format} data: give the model first, "
+            f"{path} is not a model file but looks like {looks.name} data: give the model first, "
             f"then the data."
         ) from None
     kind = TASKS.get((about.get("task"), about.get("format")))

@@ -3,18 +3,18 @@
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 FAILED, BAD_USAGE, BAD_FILE = 1, 2, 3
 """Exit codes; 130 is an interrupt."""
-
-Options = TypeVar("Options")
 
 _IN_PYTHON = {
     'pass encoding="latin-1"': "give --encoding latin-1",
@@ -50,123 +50,139 @@ def _bits(bits: int | None) -> int | None:
 
 
 DataFile = Annotated[
-    str, typer.Argument(help="Data file, plain or compressed; - is standard input.", metavar="DATA")
+    str, Argument(help="Data file, plain or compressed; - is standard input.", metavar="DATA")
 ]
-ModelFile = Annotated[Path, typer.Argument(help="Model file.", metavar="MODEL")]
-TaskName = Annotated[
-    str | None,
-    typer.Option(
-        "--task",
-        help="classification, regression, multilabel, tagging, parsing, dependencies or ranking.",
-        show_default="detected from the file",
-    ),
-]
-FormatName = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="libsvm, svm-hmm, columns, penn, conllu or letor.",
-        show_default="detected from the file",
-    ),
-]
-Cost = Annotated[
-    float,
-    typer.Option(
-        "-C",
-        "-c",
-        help="Regularization parameter: weight of the sum of the losses.",
-        show_default=True,
-    ),
-]
-Tolerance = Annotated[
-    float | None,
-    typer.Option("--tol", help="Relative duality gap to stop at.", show_default="1e-3"),
-]
-Solver = Annotated[
-    str, typer.Option("--solver", help="auto, dual-coordinate, n-slack, one-slack, frank-wolfe ...")
-]
-TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Maximum number of seconds.")]
-MaxIter = Annotated[int | None, typer.Option("--max-iter", help="Maximum number of iterations.")]
+ModelFile = Annotated[Path, Argument(help="Model file.", metavar="MODEL")]
 Threads = Annotated[
-    int,
-    typer.Option(
-        "--threads", help="Number of threads; -1 means one per core.", callback=_some_threads
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="Set any other parameter of the estimator, NAME=VALUE.", metavar="N=V"
-    ),
-]
-TemplateFile = Annotated[
-    Path | None,
-    typer.Option("--template", help="File of feature templates, for the columns format."),
-]
-HashBits = Annotated[
-    int | None,
-    typer.Option(
-        "--hash",
-        help="Hash features into 2**BITS dimensions, for the columns format.",
-        metavar="BITS",
-        callback=_bits,
-    ),
-]
-TagColumn = Annotated[
-    int | None,
-    typer.Option("--tag-column", help="Column of the tags, counted from 0; -1 is the last."),
+    int, Option(help="Number of threads; -1 means one per core.", callback=_some_threads)
 ]
 Encoding = Annotated[
-    str | None,
-    typer.Option("--encoding", help="Encoding of the text, such as latin-1.", show_default="UTF-8"),
+    str | None, Option(help="Encoding of the text, such as latin-1.", show_default="UTF-8")
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print the results as one JSON object, and nothing else.")
+    bool, Option("--json", help="Print the results as one JSON object, and nothing else.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
-TestFile = Annotated[str | None, typer.Option("--test", help="Data file to test on.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
+TestFile = Annotated[str | None, Option(help="Data file to test on.")]
 
 
-@app.command()
-def train(
-    data: DataFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Model file to write.")],
-    C: Cost = 1.0,
-    task: TaskName = None,
-    format: FormatName = None,
-    tol: Tolerance = None,
-    solver: Solver = "auto",
-    time_limit: TimeLimit = None,
-    max_iter: MaxIter = None,
-    threads: Threads = 1,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="File to save the state of training in.")
-    ] = None,
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of a fit."""
+
+    C: Annotated[
+        float, Option("-C", "-c", help="Regularization parameter: weight of the sum of the losses.")
+    ] = 1.0
+    tol: Annotated[
+        float | None, Option(help="Relative duality gap to stop at.", show_default="1e-3")
+    ] = None
+    solver: Annotated[
+        str, Option(help="auto, dual-coordinate, n-slack, one-slack, frank-wolfe ...")
+    ] = "auto"
+    time_limit: Annotated[float | None, Option(help="Maximum number of seconds.")] = None
+    max_iter: Annotated[int | None, Option(help="Maximum number of iterations.")] = None
+    threads: Threads = 1
+    checkpoint: Annotated[Path | None, Option(help="File to save the state of training in.")] = None
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the checkpoint, if there is one.")
-    ] = False,
-    seed: Seed = 0,
-    settings: Parameters = None,
-    template: TemplateFile = None,
-    hash_bits: HashBits = None,
-    tag_column: TagColumn = None,
-    encoding: Encoding = None,
+        bool, Option("--resume", help="Continue from the checkpoint, if there is one.")
+    ] = False
+    seed: Annotated[int, Option(help="Seed of the random numbers.")] = 0
+    settings: Annotated[
+        list[str] | None,
+        Option(
+            "--set", help="Set any other parameter of the estimator, NAME=VALUE.", metavar="N=V"
+        ),
+    ] = None
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read the file in batches: it need not fit in memory.")
-    ] = False,
+        bool, Option("--stream", help="Read the file in batches: it need not fit in memory.")
+    ] = False
     svmstruct: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--svmstruct", help="Interpret -c and -e as svm_multiclass_learn and svm_hmm_learn do."
         ),
-    ] = False,
+    ] = False
     epsilon: Annotated[
-        float | None, typer.Option("-e", help="With --svmstruct: constraint violation to stop at.")
-    ] = None,
+        float | None, Option("-e", help="With --svmstruct: constraint violation to stop at.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Options about how to read a file; a task or format of None is to be detected."""
+
+    task: Annotated[
+        str | None,
+        Option(
+            help="classification, regression, multilabel, tagging, parsing, dependencies or "
+            "ranking.",
+            show_default="detected from the file",
+        ),
+    ] = None
+    format: Annotated[
+        str | None,
+        Option(
+            help="libsvm, svm-hmm, columns, penn, conllu or letor.",
+            show_default="detected from the file",
+        ),
+    ] = None
+    template: Annotated[
+        Path | None, Option(help="File of feature templates, for the columns format.")
+    ] = None
+    hash_bits: Annotated[
+        int | None,
+        Option(
+            "--hash",
+            help="Hash features into 2**BITS dimensions, for the columns format.",
+            metavar="BITS",
+            callback=_bits,
+        ),
+    ] = None
+    tag_column: Annotated[
+        int | None, Option(help="Column of the tags, counted from 0; -1 is the last.")
+    ] = None
+    encoding: Encoding = None
+
+
+def command(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command, whose arguments may be data classes: all but some fields are options."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        own = signature(function)
+        options: list[Parameter] = []
+        groups: dict[str, tuple[Any, list[str]]] = {}
+        for one in own.parameters.values():
+            if not is_dataclass(one.annotation):
+                options.append(one.replace(kind=Parameter.KEYWORD_ONLY))
+                continue
+            taken = [field for field in fields(one.annotation) if field.name not in left_out]
+            groups[one.name] = one.annotation, [field.name for field in taken]
+            options += [
+                Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+                for f in taken
+            ]
+
+        def run(**given: Any) -> None:
+            for name, (kind, names) in groups.items():
+                given[name] = kind(**{one: given.pop(one) for one in names})
+            with _sentences():
+                function(**given)
+
+        run.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]
+        app.command(function.__name__, help=function.__doc__)(run)
+        return function
+
+    return register
+
+
+@command()
+def train(
+    data: DataFile,
+    output: Annotated[Path, Option("-o", "--output", help="Model file to write.")],
+    options: TrainOptions,
+    reading: Reading,
     prune: Annotated[
-        float | None,
-        typer.Option("--prune", help="Set weights whose absolute value is below this to zero."),
+        float | None, Option(help="Set weights whose absolute value is below this to zero.")
     ] = None,
     test: TestFile = None,
     as_json: Json = False,
@@ -177,26 +193,22 @@ def train(
     [bold]maxmargin train data.svm -o model.mm[/bold] is enough: the task is detected from the
     file. Ctrl-C stops the training, and the best model so far is written.
     """
-    given = locals()
-    with _sentences():
-        from maxmargin.cli.commands import TrainOptions, train_model
-        from maxmargin.cli.files import Reading
+    from maxmargin.cli.commands import train_model
 
-        options, reading = _of(TrainOptions, given), _of(Reading, given)
-        silent = as_json or quiet
-        numbers, code = train_model(
-            data, output, options, reading, prune, test, _speaker(silent), progress=not silent
-        )
-        _print_json(numbers, as_json)
+    silent = as_json or quiet
+    numbers, code = train_model(
+        data, output, options, reading, prune, test, _speaker(silent), progress=not silent
+    )
+    _print_json(numbers, as_json)
     raise typer.Exit(code)
 
 
-@app.command()
+@command()
 def predict(
     model: ModelFile,
     data: DataFile,
     output: Annotated[
-        str, typer.Option("-o", "--output", help="File to write; - is standard output.")
+        str, Option("-o", "--output", help="File to write; - is standard output.")
     ] = "-",
     threads: Threads = 1,
     encoding: Encoding = None,
@@ -206,13 +218,12 @@ def predict(
     Classes, tags, numbers and scores are written one per line, trees as brackets, dependencies as
     CoNLL-U, and tags of words as a further column.
     """
-    with _sentences():
-        from maxmargin.cli.commands import predict_file
+    from maxmargin.cli.commands import predict_file
 
-        predict_file(model, data, output, threads, encoding)
+    predict_file(model, data, output, threads, encoding)
 
 
-@app.command()
+@command()
 def evaluate(
     model: ModelFile,
     data: DataFile,
@@ -221,34 +232,23 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare predictions with the true outputs in a data file."""
-    with _sentences():
-        from maxmargin.cli.commands import evaluate_file
+    from maxmargin.cli.commands import evaluate_file
 
-        numbers = evaluate_file(model, data, threads, encoding, _speaker(as_json))
-        _print_json(numbers, as_json)
+    numbers = evaluate_file(model, data, threads, encoding, _speaker(as_json))
+    _print_json(numbers, as_json)
 
 
-@app.command()
+@command("C", "checkpoint", "resume", "stream", "svmstruct", "epsilon")
 def path(
     data: DataFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the models.")],
+    output: Annotated[Path, Option("-o", "--output", help="Folder for the models.")],
+    *,
     values: Annotated[
-        str, typer.Option("-C", "-c", help="Values of C, separated by commas.")
+        str, Option("-C", "-c", help="Values of C, separated by commas.")
     ] = "0.001,0.01,0.1,1,10",
+    options: TrainOptions,
+    reading: Reading,
     test: TestFile = None,
-    task: TaskName = None,
-    format: FormatName = None,
-    tol: Tolerance = None,
-    solver: Solver = "auto",
-    time_limit: TimeLimit = None,
-    max_iter: MaxIter = None,
-    threads: Threads = 1,
-    seed: Seed = 0,
-    settings: Parameters = None,
-    template: TemplateFile = None,
-    hash_bits: HashBits = None,
-    tag_column: TagColumn = None,
-    encoding: Encoding = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -257,102 +257,84 @@ def path(
     Models are compared on the test file or, without one, on a fifth of the data, which is held out
     from training. The folder receives all models, and the best one as best.mm.
     """
-    given = locals()
-    with _sentences():
-        from maxmargin.cli.commands import TrainOptions, train_path
-        from maxmargin.cli.files import Reading
+    from maxmargin.cli.commands import train_path
 
-        options, reading = _of(TrainOptions, given), _of(Reading, given)
-        silent = as_json or quiet
-        numbers, code = train_path(
-            data, output, values, options, reading, test, _speaker(silent), progress=not silent
-        )
-        _print_json(numbers, as_json)
+    silent = as_json or quiet
+    numbers, code = train_path(
+        data, output, values, options, reading, test, _speaker(silent), progress=not silent
+    )
+    _print_json(numbers, as_json)
     raise typer.Exit(code)
 
 
-@app.command()
+@command()
 def report(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="HTML file to write.")] = Path(
+    output: Annotated[Path, Option("-o", "--output", help="HTML file to write.")] = Path(
         "report.html"
     ),
     test: TestFile = None,
     models: Annotated[
         Path | None,
-        typer.Option(
-            "--path", help="Folder that `maxmargin path` wrote, to plot its models over C."
-        ),
+        Option("--path", help="Folder that `maxmargin path` wrote, to plot its models over C."),
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
+    title: Annotated[str | None, Option(help="Heading of the page.")] = None,
     encoding: Encoding = None,
 ) -> None:
     """Write an HTML report: certificate, convergence, scores, worst mistakes."""
-    with _sentences():
-        from maxmargin.cli.commands import report_file
+    from maxmargin.cli.commands import report_file
 
-        report_file(model, output, test, models, title, encoding, _speaker(False))
+    report_file(model, output, test, models, title, encoding, _speaker(False))
 
 
-@app.command()
+@command()
 def convert(
     data: DataFile,
-    folder: Annotated[Path, typer.Argument(help="Folder to create.", metavar="FOLDER")],
+    folder: Annotated[Path, Argument(help="Folder to create.", metavar="FOLDER")],
     quiet: Quiet = False,
 ) -> None:
     """Convert a LIBSVM file to a folder of arrays, which is read many times faster."""
-    with _sentences():
-        from maxmargin.data import convert
+    from maxmargin.data import convert
 
-        stored = convert(data, folder, progress=False if quiet else None)
+    stored = convert(data, folder, progress=False if quiet else None)
     _speaker(quiet)(
         f"wrote {folder}: {stored.X.shape[0]:,} examples, {stored.X.shape[1]:,} features"
     )
 
 
-@app.command()
+@command()
 def inspect(
-    file: Annotated[str, typer.Argument(help="Model file or data file.", metavar="FILE")],
+    file: Annotated[str, Argument(help="Model file or data file.", metavar="FILE")],
     encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """Describe a model file or a data file."""
-    with _sentences():
-        from maxmargin.cli.commands import inspect_file
+    from maxmargin.cli.commands import inspect_file
 
-        facts = inspect_file(file, encoding, _speaker(as_json))
-        _print_json(facts, as_json)
+    facts = inspect_file(file, encoding, _speaker(as_json))
+    _print_json(facts, as_json)
 
 
-@app.command()
+@command()
 def demo(
     folder: Annotated[
-        Path, typer.Argument(help="Folder for the model and the report.", metavar="[FOLDER]")
+        Path, Argument(help="Folder for the model and the report.", metavar="[FOLDER]")
     ] = Path("maxmargin-demo"),
 ) -> None:
     """Train, certify, save and report in a few seconds."""
-    with _sentences():
-        from maxmargin.cli.tour import tour
+    from maxmargin.cli.tour import tour
 
-        tour(folder, say=_speaker(False))
+    tour(folder, say=_speaker(False))
 
 
 @app.callback(invoke_without_command=True)
-def start(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
+def start(version: Annotated[bool, Option("--version", help="Print the version.")] = False) -> None:
     """Options of the program itself."""
     if version:
         import maxmargin
 
         typer.echo(f"maxmargin {maxmargin.__version__}")
         raise typer.Exit
-
-
-def _of(kind: type[Options], given: dict[str, Any]) -> Options:
-    """Options as a data class: those parameters of a command that its fields are named after."""
-    names = (one.name for one in fields(kind))  # type: ignore[arg-type]
-    return kind(**{name: given[name] for name in names if name in given})
 
 
 def _speaker(silent: bool) -> Any:

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from maxmargin.data.csr_folder import META, CsrFolder
 from maxmargin.data.formats import open_examples
-from maxmargin.data.libsvm import read_libsvm
+from maxmargin.data.libsvm import read_libsvm, whole_numbers
 from maxmargin.data.sources import widened
 from maxmargin.report.markup import plural
 
@@ -125,9 +122,8 @@ class Rows(Task):
             used = X.shape[1] and bool((X.indices == 0).any())
             self.first_index = 0 if used else 1
             X = X if used else X[:, 1:]
-        if model is not None:
-            X = fitting(X, model.n_features_in_)
-        size = f"{plural(X.shape[0], 'example')}, {plural(X.shape[1], 'feature')}"
+        X = fitting(X, model)
+        size = counted(example=X.shape[0], feature=X.shape[1])
         if weight is not None:
             size += ", weights after cost:"
         return Data(X, self.targets(y), X.shape[0], size, sample_weight=weight)
@@ -176,18 +172,19 @@ def is_csr_folder(path: Path) -> bool:
     return os.path.isfile(os.path.join(path, META))
 
 
-def whole_numbers(y: NDArray[Any]) -> NDArray[Any]:
-    """Labels as integers, if they all are."""
-    if not np.issubdtype(y.dtype, np.floating):
-        return y
-    return y.astype(np.int64) if np.array_equal(y, np.round(y)) else y
-
-
 def numbered(n: int, first: int = FIRST_INDEX) -> list[str]:
     """Features by their indices in the file."""
     return [f"feature {index}" for index in range(first, first + n)]
 
 
-def fitting(X: Any, n_features: int) -> Any:
-    """Rows with as many columns as a model has: features unseen in training have no weight."""
-    return widened(X, n_features) if X.shape[1] <= n_features else X[:, :n_features]
+def fitting(X: Any, model: Any) -> Any:
+    """Rows with as many columns as a model, if any, has: others have no weight."""
+    if model is None:
+        return X
+    width = model.n_features_in_
+    return widened(X, width) if X.shape[1] <= width else X[:, :width]
+
+
+def counted(**counts: int) -> str:
+    """How many there are of each: ``counted(tree=1, word=5) == '1 tree, 5 words'``."""
+    return ", ".join(plural(n, what) for what, n in counts.items())

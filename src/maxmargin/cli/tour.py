@@ -12,13 +12,13 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
+from maxmargin.core.arrays import Floats
 from maxmargin.core.result import Status
 from maxmargin.io.models import save
 from maxmargin.report.page import write_report
 
 _MODEL, _REPORT = "words.mm", "report.html"
 
-Floats = NDArray[np.float64]
 Digits = NDArray[np.int64]
 
 SHORTEST, LONGEST = 4, 9

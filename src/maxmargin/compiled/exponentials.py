@@ -220,22 +220,6 @@ def set_factors(edges, inverse, n_labels, factors):  # type: ignore[no-untyped-d
     return (highest - lowest) * inverse <= WIDEST
 
 
-@inlined
-def forward_shares(nodes, pairs, logs, factors, n_labels, new_pairs, sums):  # type: ignore[no-untyped-def]
-    """One step forward: ``new_pairs[a, m] ~ exp(logs[a]) * p(m | a) * factors[a, m]``."""
-    highest = -np.inf
-    for a in range(n_labels):
-        highest = max(highest, logs[a])
-    for m in range(len(sums)):
-        sums[m] = 0.0
-    for a in range(n_labels):
-        share = np.exp(logs[a] - highest) / max(nodes[a], LEAST)
-        for m in range(len(sums)):
-            part = share * max(pairs[a, m], LEAST) * factors[a, m]
-            new_pairs[a, m] = part
-            sums[m] += part
-
-
 @compiled
 def reweight_chain(  # type: ignore[no-untyped-def]
     nodes, pairs, scores, inverse, factors, n_labels, new_nodes, new_pairs, sums
@@ -247,23 +231,34 @@ def reweight_chain(  # type: ignore[no-untyped-def]
     - factors : (n_labels, P), of the transitions, see `set_factors`
     - inverse, n_labels : numbers
     """
-    last = len(nodes) - 1
+    last, width = len(nodes) - 1, nodes.shape[1]
     for m in range(n_labels):
         new_nodes[0, m] = np.log(max(nodes[0, m], LEAST)) + inverse * scores[0, m]
     for t in range(last):
-        forward_shares(nodes[t], pairs[t], new_nodes[t], factors, n_labels, new_pairs[t], sums[t])
+        # Forward: new_pairs[t, a, m] ~ exp(new_nodes[t, a]) * p(m | a) * factors[a, m].
+        highest = -np.inf
+        for a in range(n_labels):
+            highest = max(highest, new_nodes[t, a])
+        for m in range(width):
+            sums[t, m] = 0.0
+        for a in range(n_labels):
+            share = np.exp(new_nodes[t, a] - highest) / max(nodes[t, a], LEAST)
+            for m in range(width):
+                part = share * max(pairs[t, a, m], LEAST) * factors[a, m]
+                new_pairs[t, a, m] = part
+                sums[t, m] += part
         for m in range(n_labels):
             new_nodes[t + 1, m] = np.log(sums[t, m]) + inverse * scores[t + 1, m]
     normalise(new_nodes[last, :n_labels])
     for t in range(last + 1):
-        for m in range(n_labels, nodes.shape[1]):
+        for m in range(n_labels, width):
             new_nodes[t, m] = sums[t, m] = 0.0
     for t in range(last - 1, -1, -1):
         for m in range(n_labels):
             sums[t, m] = new_nodes[t + 1, m] / sums[t, m]
         for a in range(n_labels):
             total = 0.0
-            for m in range(nodes.shape[1]):
+            for m in range(width):
                 new_pairs[t, a, m] *= sums[t, m]
                 total += new_pairs[t, a, m]
             new_nodes[t, a] = total

@@ -29,9 +29,8 @@ from maxmargin.compiled.simd import (
     merged_lanes,
     widened,
 )
+from maxmargin.core.arrays import Floats
 from maxmargin.core.cuts import Cuts
-
-Floats = NDArray[np.float64]
 
 
 class _Entries:
@@ -127,6 +126,11 @@ class Rows(NamedTuple):
     bias: float
 
 
+def padded(n_classes: int) -> int:
+    """Number of columns that weights for `n_classes` classes have in memory."""
+    return -(-n_classes // LANES) * LANES
+
+
 def make_rows(X: Any, bias: float) -> Rows:
     """Rows of a C-ordered array or a CSR matrix; shares its memory."""
     if sp.issparse(X):
@@ -136,6 +140,13 @@ def make_rows(X: Any, bias: float) -> Rows:
     starts = np.arange(n + 1, dtype=np.int64) * d
     columns = np.arange(d, dtype=np.uint32)
     return Rows(_locked(np.ravel(X)), _locked(columns), starts, 0, bias)
+
+
+def measured_rows(X: Any, bias: float) -> tuple[Rows, Floats]:
+    """Rows, and the squared norm of each."""
+    rows, norms = make_rows(X, bias), np.empty(X.shape[0])
+    squared_norms(rows, norms)
+    return rows, norms
 
 
 def _locked(array: NDArray[Any]) -> NDArray[Any]:

@@ -23,11 +23,6 @@ INT = ir.IntType(64)
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 
-def padded(n_classes: int) -> int:
-    """Number of columns that weights for `n_classes` classes have in memory."""
-    return -(-n_classes // LANES) * LANES
-
-
 def arrays(context: Any, builder: Any, signature: Any, args: Any, *positions: int) -> list[Any]:
     """The array arguments of an intrinsic."""
     return [context.make_array(signature.args[k])(context, builder, args[k]) for k in positions]

@@ -4,15 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.registry import registered
-
-Order = NDArray[np.int64]
-
-
-Floats = NDArray[np.float64]
 
 
 class CertifiableProblem(Protocol):

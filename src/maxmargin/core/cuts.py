@@ -7,8 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
+from maxmargin.core.arrays import Floats, Order
 
 
 def starts_of(sizes: Any) -> Order:

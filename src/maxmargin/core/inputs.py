@@ -18,10 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import starts_of
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 
 def label_array(labels: Any, what: str = "y", void: Any = None) -> NDArray[Any]:
@@ -98,8 +96,8 @@ def all_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
     given = np.unique(label_array(classes, "classes"))
     if known is not None and not np.array_equal(given, np.sort(known)):
         raise ValueError(
-            f"classes are {given.tolist()}, but {known.tolist()} are known already: they must "
-            f"stay the same."
+            f"classes are {given.tolist()}, not the same as on the last call to partial_fit, but "
+            f"{known.tolist()} are known already: they must stay the same."
         )
     return given
 
@@ -329,3 +327,59 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
             f"set the diagonal to zero."
         )
     return loss
+
+
+def check_several(classes: NDArray[Any], name: str) -> None:
+    """Refuse a single class."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} needs examples of at least two classes, but y holds only one class, "
+            f"{classes.tolist()[0]!r}."
+        )
+
+
+def check_k(k: int) -> int:
+    """Refuse a number of best outputs below one."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1, but is {k}.")
+    return int(k)
+
+
+def check_temperature(temperature: float) -> float:
+    """Refuse a temperature that scores cannot be divided by."""
+    if not temperature > 0.0:
+        raise ValueError(f"temperature must be positive, but is {temperature}.")
+    return float(temperature)
+
+
+def check_lengths(X: Any, y: Any) -> None:
+    """Refuse another number of targets than of rows."""
+    if X.shape[0] != len(y):
+        raise ValueError(
+            f"X has {X.shape[0]} rows but y has {len(y)} entries (inconsistent numbers of "
+            f"samples): give one target for each row."
+        )
+
+
+def costs(
+    estimator: Any, n_examples: int, sample_weight: ArrayLike | None, alone: bool = True
+) -> Floats:
+    """C of each example; `alone` says that no others are learned from."""
+    C = np.full(n_examples, float(estimator.C))
+    if sample_weight is not None:
+        C *= check_per_sample(sample_weight, n_examples, "sample_weight", "weights")
+        if alone and not C.any():
+            raise ValueError("All sample weights are zero: at least one must be positive.")
+    return check_costs(C)
+
+
+def check_costs(C: Floats) -> Floats:
+    """C of each example, none so large that sums overflow."""
+    total = float(C.sum())
+    if not total <= LARGEST_COST:
+        at = int(np.argmax(C))
+        raise ValueError(
+            f"C times the weights adds up to {total:g} (example {at} has {C[at]:g}), but beyond "
+            f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
+        )
+    return C

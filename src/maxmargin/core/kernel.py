@@ -9,14 +9,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.problem import ListsOutputs, ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 NAMES = ("linear", "polynomial", "rbf")
 
@@ -130,7 +127,7 @@ class PolynomialKernel(_ScaledKernel):
     coef0: float = 1.0
 
     def __call__(self, A: Any, B: Any) -> Floats:
-        values = _LINEAR(A, B)
+        values = LINEAR(A, B)
         values *= self.gamma  # type: ignore[arg-type]
         values += self.coef0
         return np.asarray(values**self.degree)
@@ -157,7 +154,7 @@ class RBFKernel(_ScaledKernel):
     gamma: float | None = None
 
     def __call__(self, A: Any, B: Any) -> Floats:
-        values = _LINEAR(A, B)
+        values = LINEAR(A, B)
         values *= -2.0
         values += _squares(A)[:, None]
         values += _squares(B)
@@ -166,7 +163,7 @@ class RBFKernel(_ScaledKernel):
         return np.exp(values, out=values)
 
 
-_LINEAR = LinearKernel()
+LINEAR = LinearKernel()
 
 
 def _squares(A: Any) -> Floats:
@@ -243,12 +240,8 @@ class JointKernel(Remade, FunctionKernel):
     def __init__(self, function: Callable[[Any, Any, Any, Any], float]) -> None:
         super().__init__(function, pairwise=True)
 
-    def parts(self) -> dict[str, Any]:
-        return {"function": self.function}
-
     def __call__(self, A: Any, B: Any) -> Floats:
-        paired = FunctionKernel(lambda a, b: self.function(*a, *b), pairwise=True)
-        return paired(A, B)
+        return FunctionKernel(lambda a, b: self.function(*a, *b), pairwise=True)(A, B)
 
 
 @registered("ConstantKernel")
@@ -508,9 +501,6 @@ class AdaptedProblem(Remade, KernelProblem):
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
-
-    def parts(self) -> dict[str, Any]:
-        return {"problem": self.problem}
 
     def outputs(self, x: Any) -> Sequence[Any]:
         return list(self.problem.outputs(x))

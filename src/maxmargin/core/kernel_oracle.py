@@ -9,10 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order, check_shape
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.checks import check_shape
 from maxmargin.core.inputs import LARGEST
 from maxmargin.core.kernel import (
+    LINEAR,
     SAMPLE,
     Candidates,
     ConstantKernel,
@@ -21,7 +22,6 @@ from maxmargin.core.kernel import (
     Kernel,
     KernelError,
     KernelProblem,
-    LinearKernel,
     ListsCandidates,
     NewOutputs,
     Pairs,
@@ -31,14 +31,11 @@ from maxmargin.core.kernel import (
     row_keys,
     stacked,
 )
+from maxmargin.core.oracle import Threads
 from maxmargin.core.oracle_check import ROUNDING, OracleChecker
 from maxmargin.core.problem import ProblemError, settings_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.core.threads import Threads
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 _MOST_VALUES = 4_000_000
 """Kernel values, or entries of candidate rows, in memory at the same time."""
@@ -96,8 +93,6 @@ class KernelModel:
 
     def scores(self, parts: Any, weights: Floats) -> Floats:
         """Scores of parts with the labels that `weights_of` was given: one row a part."""
-        if not self.parts.shape[0]:
-            return np.zeros((parts.shape[0], weights.shape[1]))
         if self.kernel.parts.is_linear:
             return np.asarray(parts @ weights)
         out = np.empty((parts.shape[0], weights.shape[1]))
@@ -116,8 +111,6 @@ class KernelModel:
     @cached_property
     def half_square(self) -> float:
         """``1/2 |w|^2``, with the kernel computed anew."""
-        if not self.parts.shape[0]:
-            return 0.0
         factors = self._factors_of(self.labels)
         total = 0.0
         for some in self._chunks(self.parts.shape[0]):
@@ -204,7 +197,7 @@ class KernelOracle:
         X: Sequence[Any],
         Y: Sequence[Any],
         C: Floats,
-        kernel: Any,
+        kernel: Any = LINEAR,
         rescaling: str = "margin",
     ) -> None:
         self.X, self.Y, self.C = X, Y, C
@@ -339,11 +332,9 @@ class KernelOracle:
     def _evaluated(self, point: DualPoint) -> tuple[KernelModel, float]:
         """The model of a dual point, and its linear term."""
         coef = point.feasible_coef(self.C)
-        if not len(coef):  # rows of any output, and no factors
-            y_true, nothing = self.y_true(np.arange(1)), np.zeros(0, dtype=np.int64)
-            at = nothing, nothing
-            model = KernelModel.of(self.kernel, y_true.parts, y_true.labels, at, np.zeros(0))
-            return model, 0.0
+        if not len(coef):  # the rows of any output, which tell their kind, without a factor
+            coef = np.zeros(1)
+            point = DualPoint(np.zeros(1, dtype=np.int64), coef, [self.Y[0]])
         outputs = self.outputs_of(point.examples, point.outputs, coef)
         y_true = self.y_true(point.examples)
         part_of, parts = _merged(stacked([y_true.parts, outputs.parts]))
@@ -466,13 +457,10 @@ class Multiclass(Remade, KernelProblem):
     True
     """
 
-    label_kernel = LinearKernel()
+    label_kernel = LINEAR
 
     def __init__(self, classes: Any = None, loss_matrix: Any = None) -> None:
         self.classes, self.loss_matrix = classes, loss_matrix
-
-    def parts(self) -> dict[str, Any]:
-        return {"classes": self.classes, "loss_matrix": self.loss_matrix}
 
     def outputs(self, x: Any) -> Sequence[Any]:
         raise ValueError("Multiclass does not know its classes before it is fitted.")
@@ -539,7 +527,7 @@ class ClassOracle:
 
     def model_of(self, dual_coef: Floats) -> KernelModel:
         used = np.flatnonzero(dual_coef.any(axis=1))
-        kernel = ProductKernel(self.kernel, LinearKernel())
+        kernel = ProductKernel(self.kernel, LINEAR)
         factors = sp.csr_array(dual_coef[used])
         return KernelModel(kernel, self.X[used], self.problem.codes, factors)
 

@@ -7,7 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.arrays import Floats
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.oracle_check import Candidate, OracleChecker
 from maxmargin.core.problem import (
     InfersBatches,
@@ -18,9 +19,6 @@ from maxmargin.core.problem import (
     is_exact,
 )
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.threads import Threads
-
-Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9
 """Relative to the scores, how far rounding may make an imputation seem below another."""
@@ -123,6 +121,13 @@ class LatentOracle(ABC):
 
 
 @runtime_checkable
+class HasLatent(Protocol):
+    """A problem that imputes latent variables, as `LatentProblem` does."""
+
+    def latent(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
+
+
+@runtime_checkable
 class InfersWrongOnly(Protocol):
     """A latent problem with loss-augmented inference over pairs of wrong outputs only."""
 
@@ -180,15 +185,12 @@ class ImputedOracle(PythonOracle):
             return listed
         return [pair for pair in listed if self._loss(i, pair) > 0.0]  # the true one is added
 
-    def y_true(self, i: int) -> tuple[NDArray[np.uint32], Floats]:
-        """Columns and values of the features of the true output."""
-        return self._of_y_true(i)
-
     def is_candidate(self, candidate: Candidate) -> bool:
         return candidate.loss > 0.0 or not self.problem.wrong_only
 
     def true_scores(self, weights: Floats) -> Floats:
-        y_true = map(self.y_true, range(self.n_examples))
+        """Scores of the true outputs with their imputations."""
+        y_true = map(self._of_y_true, range(self.n_examples))
         return np.array([values @ weights[columns] for columns, values in y_true])
 
 
@@ -234,10 +236,9 @@ class PythonLatentOracle(LatentOracle):
         return oracle
 
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
-        old, new = self.imputed(before), self.imputed(after)
-        pairs = ((old.y_true(i), new.y_true(i)) for i in range(len(self.C)))
-        same = [np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1]) for a, b in pairs]
-        return ~np.array(same, dtype=bool)
+        # `impute` returns the same object unless another has a higher score.
+        pairs = zip(before, after, strict=True)
+        return np.array([old is not new for old, new in pairs], dtype=np.bool_)
 
     def _ask(self, method: str, last: Any) -> list[Any]:
         """Latent variables of all examples, by a method of the problem."""

@@ -10,18 +10,20 @@ Weights have shape (n_features + 1, n_outputs), the last row for the constant fe
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.arrays import Floats, check_indices, check_shape
+from maxmargin.core.inputs import (
+    as_floats,
+)
 from maxmargin.core.registry import registered
-
-Floats = NDArray[np.float64]
 
 _CHUNK_ENTRIES = 1 << 20
 """Features and scores of a chunk of examples, about."""
@@ -38,11 +40,17 @@ class LinearProblem(ABC):
     nonnegative: bool = False
     exact: ClassVar[bool] = True  # an explicit maximum over classes is always found
     _per_example: ClassVar[tuple[str, ...]] = ("X", "C")
+    _costs: ClassVar[tuple[str, ...]] = ("C",)
 
     @property
-    @abstractmethod
     def n_outputs(self) -> int:
         """Number of weight vectors."""
+        return 1
+
+    @property
+    def parts(self) -> "tuple[LinearProblem, ...]":
+        """Independent problems that this one consists of."""
+        return (self,)
 
     @abstractmethod
     def losses(self, scores: Floats, examples: slice) -> Floats:
@@ -77,6 +85,10 @@ class LinearProblem(ABC):
     def some(self, examples: NDArray[Any]) -> Self:
         """The same problem on some of the examples only."""
         return replace(self, **{name: getattr(self, name)[examples] for name in self._per_example})
+
+    def scaled(self, factor: float) -> Self:
+        """The same problem, every C multiplied by `factor`."""
+        return replace(self, **{name: factor * getattr(self, name) for name in self._costs})
 
     def joined(self, others: Sequence[Self]) -> Self:
         """The same problem on the examples of others, too."""
@@ -237,6 +249,7 @@ class ScalarProblem(LinearProblem):
     lower: Floats
     upper: Floats
     _per_example: ClassVar[tuple[str, ...]] = ("X", "C", "target", "lower", "upper")
+    _costs: ClassVar[tuple[str, ...]] = ("C", "lower", "upper")
 
     @classmethod
     def hinge(cls, signs: Floats, margins: Floats, C: Floats, **shared: Any) -> "ScalarProblem":
@@ -256,10 +269,6 @@ class ScalarProblem(LinearProblem):
     ) -> "ScalarProblem":
         """Loss ``max(0, |target - score| - epsilon)``."""
         return cls(target=target, epsilon=epsilon, lower=-C, upper=C, C=C, **shared)
-
-    @property
-    def n_outputs(self) -> int:
-        return 1
 
     def losses(self, scores: Floats, examples: slice) -> Floats:
         miss = self.target[examples] - scores[:, 0]
@@ -281,6 +290,9 @@ class OneVersusRest:
 
     parts: tuple[ScalarProblem, ...]
     exact: ClassVar[bool] = True
+
+    def scaled(self, factor: float) -> "OneVersusRest":
+        return OneVersusRest(tuple(part.scaled(factor) for part in self.parts))
 
     def primal(self, weights: Floats) -> float:
         """Sum of the primal values; column ``m`` holds the weights of part ``m``."""
@@ -324,70 +336,66 @@ class GaussianPrior:
     mean: ArrayLike | None = None
     covariance: ArrayLike | None = None
 
-    def whiten(self, X: Any, n_outputs: int) -> "WhitenedFeatures":
-        """Features in which this prior is the standard one; ValueError if it does not fit them."""
+    def whiten(self, X: Any, n_outputs: int) -> tuple[Any, Floats | None, Floats | None]:
+        """Features in which this prior is the standard one, its mean there, and its `root`.
+
+        That is the square root of the covariance; ValueError if the prior does not fit.
+        """
         d = X.shape[1]
-        mean = None
+        mean = root = None
         if self.mean is not None:
-            mean = _floats(self.mean, "mean")
+            mean = as_floats(self.mean, "The prior's mean")
             if mean.shape not in {(d,), (n_outputs, d)} or not np.isfinite(mean).all():
                 raise ValueError(
                     f"The prior's mean must hold finite numbers in shape ({d},) or "
                     f"({n_outputs}, {d}), but has shape {mean.shape}."
                 )
             mean = np.broadcast_to(mean, (n_outputs, d)).T
-        if self.covariance is None:
-            return WhitenedFeatures(X, mean, None)
-        covariance = _floats(self.covariance, "covariance")
-        if covariance.shape == (d,) and np.isfinite(covariance).all() and (covariance > 0).all():
-            scale = np.asarray(np.sqrt(covariance), dtype=np.float64)
-            if sp.issparse(X):
-                scaled = X.copy()
-                scaled.data *= scale[X.indices].astype(X.dtype)
-            else:
-                scaled = X * scale.astype(X.dtype)
-            origin = None if mean is None else mean / scale[:, None]
-            return WhitenedFeatures(scaled, origin, scale)
-        finite = np.isfinite(covariance).all()
-        if covariance.shape == (d, d) and finite and np.allclose(covariance, covariance.T):
-            try:
-                root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-            except np.linalg.LinAlgError:
-                pass
-            else:
-                origin = None
-                if mean is not None:
-                    origin = scipy.linalg.solve_triangular(root, mean, lower=True)
-                return WhitenedFeatures(np.ascontiguousarray(X @ root), origin, root)
-        raise ValueError(
-            f"The prior's covariance must be {d} positive variances or a symmetric positive "
-            f"definite ({d}, {d}) matrix, but has shape {covariance.shape}"
-            + ("." if covariance.shape not in {(d,), (d, d)} else " and is not positive definite.")
-        )
+        if self.covariance is not None:
+            root = _square_root(as_floats(self.covariance, "The prior's covariance"), d)
+        if root is None:
+            return X, mean, None
+        if root.ndim == 2:
+            if mean is not None:
+                mean = scipy.linalg.solve_triangular(root, mean, lower=True)
+            return np.ascontiguousarray(X @ root), mean, root
+        if sp.issparse(X):
+            scaled = X.copy()
+            scaled.data *= root[X.indices].astype(X.dtype)
+        else:
+            scaled = X * root.astype(X.dtype)
+        return scaled, None if mean is None else mean / root[:, None], root
 
 
-def _floats(values: ArrayLike, what: str) -> Floats:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"The prior's {what} must hold numbers.") from error
+def _square_root(covariance: Floats, d: int) -> Floats:
+    """Standard deviations, or the Cholesky factor of a matrix."""
+    if np.isfinite(covariance).all():
+        if covariance.shape == (d,) and (covariance > 0).all():
+            return np.sqrt(covariance)
+        if covariance.shape == (d, d) and np.allclose(covariance, covariance.T):
+            with suppress(np.linalg.LinAlgError):
+                return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    raise ValueError(
+        f"The prior's covariance must be {d} positive variances or a symmetric positive "
+        f"definite ({d}, {d}) matrix, but has shape {covariance.shape}"
+        + ("." if covariance.shape not in {(d,), (d, d)} else " and is not positive definite.")
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class WhitenedFeatures:
-    """Whitened features, the prior's mean there, and `root`, the square root of its covariance."""
+def unwhitened(weights: Floats, root: Floats | None) -> Floats:
+    """Weights of shape (n_features, n_outputs) for the original features."""
+    if root is None:
+        return weights
+    return root[:, None] * weights if root.ndim == 1 else root @ weights
 
-    X: Any
-    origin: Floats | None
+
+class LinearTask(NamedTuple):
+    """The problem of a linear estimator, and what its weights mean.
+
+    They are whitened by `root`, and belong to a constant feature `bias` and to the `classes`.
+    """
+
+    problem: Any
     root: Floats | None
-
-    @property
-    def keeps_signs(self) -> bool:
-        """Whether weights have the same signs as those of the original features."""
-        return self.root is None or self.root.ndim == 1
-
-    def unwhiten(self, weights: Floats) -> Floats:
-        """Weights of shape (n_features, n_outputs) for the original features."""
-        if self.root is None:
-            return weights
-        return self.root[:, None] * weights if self.root.ndim == 1 else self.root @ weights
+    bias: float
+    classes: NDArray[Any] | None = None

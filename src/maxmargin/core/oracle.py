@@ -1,26 +1,79 @@
-"""The separation oracle: what solvers see of a problem bound to its training examples."""
+"""The separation oracle: a problem bound to its training examples, called in threads."""
 
+import math
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.oracle_check import OracleChecker
-from maxmargin.core.threads import Threads
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 Entries = tuple[Order, NDArray[np.uint32], Floats, Floats]
 """Starts, columns and values of psi, and losses: see `Cuts`."""
 
-
 _CHUNK = 1024
 """Examples whose cuts are in memory at the same time while the objective is evaluated."""
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+WORK_FOR_THREADS = 3e6
+"""Multiplications from which on threads pay: about half a millisecond."""
+
+
+class Threads:
+    """`n_jobs` threads; a single one, or a single task, runs in the caller's."""
+
+    def __init__(self, n_jobs: int | None) -> None:
+        self.n_threads = n_threads(n_jobs)
+        self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
+
+    def shares(self, n: int, work: float = math.inf) -> list[slice]:
+        """``range(n)`` in one slice a thread; in one slice if `work` for each is too little."""
+        parts = self.n_threads if n * work > WORK_FOR_THREADS else 1
+        cuts = [n * part // parts for part in range(parts + 1)]
+        return [slice(a, b) for a, b in pairwise(cuts) if b > a]
+
+    def map(
+        self,
+        function: Callable[[Task], Answer],
+        tasks: Iterable[Task],
+        cancel: Callable[[], None] = lambda: None,
+    ) -> list[Answer]:
+        """Results of all `tasks`; on an error or Ctrl-C, calls `cancel` and waits for the rest."""
+        tasks = list(tasks)
+        if self._pool is None or len(tasks) == 1:
+            return [function(task) for task in tasks]
+        running = [self._pool.submit(function, task) for task in tasks]
+        try:
+            return [future.result() for future in running]
+        except BaseException:
+            cancel()
+            wait(running)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads for scikit-learn's `n_jobs`."""
+    if n_jobs is None:
+        return 1
+    cores = os.cpu_count() or 1
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
 
 class Hinges(NamedTuple):

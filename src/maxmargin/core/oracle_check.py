@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.kernel import NewOutputs
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from maxmargin.core.kernel_oracle import KernelOracle
     from maxmargin.core.python_oracle import PythonOracle
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 ROUNDING = 1e-5
 """Relative to the terms, how far a maximum may be missed: scores may be of single precision."""
@@ -115,21 +114,22 @@ class OracleChecker:
         """Check cuts that loss-augmented inference found at `weights`; never raises."""
         due = self._due(len(examples))
         for k, i in enumerate(examples.tolist()):
-            if self.sentence is None and (k in due or i in oracle.known):
-                try:
-                    found = candidate_of_cut(cuts, k, oracle.by_slack)
-                    self._compare(oracle, i, found, weights, due.get(k))
-                except Exception as error:
-                    self._complain(str(error))
+            if k in due or i in oracle.known:
+                found = candidate_of_cut(cuts, k, oracle.by_slack)
+                self._try(self._compare, oracle, i, found, weights, due.get(k))
 
     def check_listed(self, oracle: "KernelOracle", outputs: NewOutputs) -> None:
         """Check what was found by enumerating the outputs of examples."""
         for k in self._due(len(outputs.losses)):
-            if self.sentence is None:
-                try:
-                    oracle.check_agreement(outputs.take(np.array([k])))
-                except Exception as error:
-                    self._complain(str(error))
+            self._try(oracle.check_agreement, outputs.take(np.array([k])))
+
+    def _try(self, check: Callable[..., None], *arguments: Any) -> None:
+        """Check, unless something has been found wrong before; what is raised is wrong, too."""
+        if self.sentence is None:
+            try:
+                check(*arguments)
+            except Exception as error:
+                self._complain(str(error))
 
     def _due(self, n: int) -> dict[int, bool]:
         """Which of the next `n` answers to check, and which are among the first."""

@@ -7,10 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
+from maxmargin.core.arrays import Floats, Order
 
 
 class Problem(ABC):

@@ -8,9 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.inputs import LARGEST, are_moderate
-from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
+from maxmargin.core.oracle import _CHUNK, Oracle, Threads, outputs_missing
 from maxmargin.core.oracle_check import ROUNDING, Candidate, OracleChecker
 from maxmargin.core.problem import (
     HasInference,
@@ -23,11 +24,6 @@ from maxmargin.core.problem import (
     rescales_slack,
     settings_of,
 )
-from maxmargin.core.threads import Threads
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
-
 
 _ROUNDING, _CANCELLED = 1e-7, 1e-13
 """Relative to the terms, how far below zero rounding may push a maximum."""

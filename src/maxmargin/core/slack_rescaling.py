@@ -9,15 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.oracle_check import OracleChecker
-from maxmargin.core.threads import Threads
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 USUAL_CALLS = 5.0
 """Oracle calls that the largest slack usually takes."""

@@ -8,13 +8,14 @@ fields of the declared types, and no more memory than the file has bytes for.
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from inspect import signature
 from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.checks import check_types, checked_csr, conforms
+from maxmargin.core.arrays import check_types, checked_csr, conforms
 from maxmargin.core.registry import as_named_now, check, class_named, name_of
 
 Tree = Any
@@ -51,8 +52,8 @@ class Remade:
     """An object that is made again from parts with a plain form."""
 
     def parts(self) -> dict[str, Any]:
-        """What `remade` takes: by default, arguments of the constructor."""
-        raise NotImplementedError
+        """What `remade` takes: by default, the arguments of the constructor, from attributes."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:

@@ -17,8 +17,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from maxmargin.core.arrays import SampledHash, open_mapped, release
-from maxmargin.core.checks import check_indices, checked_csr, conforms
+from maxmargin.core.arrays import (
+    SampledHash,
+    check_indices,
+    checked_csr,
+    conforms,
+    open_mapped,
+    release,
+)
 from maxmargin.data.files import PathLike
 from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource, as_targets, csr_batch_end
 

@@ -234,11 +234,16 @@ def _opened(path: PathLike) -> _Decompressed:
         return waiting
     if is_input:
         return _Decompressed(shown_name(name), sys.stdin.buffer, close_stored=False)
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"There is no file {name!r:.200}.")
+    check_exists(path)
     if os.path.isdir(path):
         raise IsADirectoryError(f"{name!r:.200} is a folder, not a file.")
     return _Decompressed(name, open(path, "rb"), close_stored=True)
+
+
+def check_exists(path: PathLike) -> None:
+    """Refuse a path where there is nothing."""
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no file {str(path)!r:.200}.")
 
 
 def plain_size(path: PathLike) -> int | None:
@@ -288,6 +293,12 @@ _BATCH_BYTES = 1 << 18
 _WIDE_MARKS = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
 """How UTF-16 and UTF-32 files begin."""
 
+_NO_TEXT = "\udcff"
+"""Stands in a decoded text where bytes are not of the encoding; no text has it, nor often its last
+byte, by which Python looks for it."""
+
+codecs.register_error("maxmargin.no_text", lambda error: (_NO_TEXT, error.end))  # type: ignore[attr-defined]
+
 
 def lines_of(path: PathLike, encoding: str | None = None) -> Iterator[str]:
     """Lines of a text file, plain or compressed, without their ends; ``"-"`` is standard input.
@@ -307,20 +318,22 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
     if encoding is None and batch.startswith(_WIDE_MARKS):
         reason = 'this is UTF-16 or UTF-32: pass encoding="utf-16" (or "utf-32").'
         raise FileFormatError(name, 1, reason)
+    hint = 'pass encoding="latin-1", or whatever the text is in.'
+    if encoding is not None:
+        hint = "pass the encoding that the text is in."
+    reasons = {
+        _NO_TEXT: f"the bytes are not {encoding or 'UTF-8'}: {hint}",
+        "\0": 'there is a NUL: this is no text, unless encoding="utf-16" reads it.',
+    }
     while True:
         try:
             text = decoder.decode(batch, final=not batch)
-        except UnicodeError as error:
-            line = n_lines + 1 + _good_text(decoder, batch, error).count("\n")
-            hint = 'pass encoding="latin-1", or whatever the text is in.'
-            if encoding is not None:
-                hint = "pass the encoding that the text is in."
-            reason = f"the bytes are not {encoding or 'UTF-8'}: {hint}"
-            raise FileFormatError(name, line, reason) from None
-        if "\0" in text:
-            line = n_lines + 1 + text[: text.index("\0")].count("\n")
-            reason = 'there is a NUL: this is no text, unless encoding="utf-16" reads it.'
-            raise FileFormatError(name, line, reason)
+        except UnicodeError:  # of UTF-16 without a mark at its beginning
+            text = _NO_TEXT
+        for mark, reason in reasons.items():
+            if mark in text:
+                line = n_lines + 1 + text[: text.index(mark)].count("\n")
+                raise FileFormatError(name, line, reason)
         first, *lines = text.split("\n")
         begun += first
         if len(begun) > LONGEST_LINE:
@@ -368,18 +381,5 @@ def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
         raise ValueError(
             f'There is no encoding {encoding!r:.100}: try "utf-8", "latin-1" or "cp1252".'
         ) from None
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
-    return io.IncrementalNewlineDecoder(decoder, translate=True)
-
-
-def _good_text(decoder: io.IncrementalNewlineDecoder, batch: bytes, error: UnicodeError) -> str:
-    if not isinstance(error, UnicodeDecodeError):
-        return ""
-    held = len(error.object) - len(batch)  # bytes of a character that began in the bytes before
-    if error.start < held:
-        is_return_held = decoder.getstate()[1] & 1
-        return "\n" if is_return_held else ""
-    try:
-        return decoder.decode(batch[: error.start - held], final=True)
-    except UnicodeError:  # of UTF-16 without a mark at its beginning
-        return ""
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)
+    return io.IncrementalNewlineDecoder(decoder("maxmargin.no_text"), translate=True)

@@ -108,7 +108,7 @@ class LineFile(CountedSource):
             cuts = {self._cut(file, size * k // n_partitions) for k in range(1, n_partitions)}
         partitions: list[Source] = []
         for start, end in pairwise(sorted({0, *cuts, size})):
-            partition = self.widened(self._n_features)
+            partition = self.widened(self.n_features)
             partition._section = start, end, size
             partitions.append(partition)
         return partitions
@@ -148,13 +148,9 @@ class LineFile(CountedSource):
         return self.__dict__ | {"_stream": None, "_state": None}
 
     def _new_reader(self) -> LineReader:
+        skip, width = self.on_error == "skip", self._declared
         return LineReader(
-            self.path,
-            first_index=self.first_index,
-            n_features=self._declared,
-            multilabel=self.multilabel,
-            grouped=self._grouped,
-            skip=self.on_error == "skip",
+            self.path, self.first_index, width, self.multilabel, self._grouped, skip=skip
         )
 
     def _check_state(self, stream: Stream) -> None:
@@ -328,6 +324,14 @@ def _targets(lines: Lines, multilabel: bool) -> NDArray[np.float64] | list[tuple
         return lines.labels
     labels, starts = lines.labels.tolist(), lines.label_starts.tolist()
     return [tuple(sorted(labels[a:b])) for a, b in pairwise(starts)]
+
+
+def whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as integers, if they all are, and not too large for that."""
+    if labels.dtype.kind != "f":
+        return labels
+    whole = bool(((labels == np.round(labels)) & (np.abs(labels) < 2**53)).all())
+    return labels.astype(np.int64) if whole else labels
 
 
 def _recognise(head: Head) -> Format | None:

@@ -5,7 +5,7 @@ comment after ``#``; SVM-light's ``cost:2.5`` may stand once after the label. Re
 values that are not finite are refused. Decimal numbers are read to the same bits as in Python
 (Lemire, *Number parsing at a gigabyte per second*, 2021): ``w * 10^q = w * 5^q * 2^q``, with the
 first 128 bits of ``5^q`` from a table. Of more than 19 digits the first 19 and their successor are
-tried; what stays open is left to Python.
+tried; what stays open is left to Python's own routine.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -29,9 +30,6 @@ MOST_DIGITS = 19
 
 PADDING = 8
 """Bytes after a text in memory, because digits are read eight at a time."""
-
-DOUBLE, HARD, NO_NUMBER = range(3)
-"""What `read_decimal` found: a double, a number for Python to read, or neither."""
 
 _U = np.uint64
 _ONE, _TEN = _U(1), _U(10)
@@ -105,6 +103,25 @@ def _trailing_zeros(context, w):  # type: ignore[no-untyped-def]
         return builder.cttz(args[0], ir.IntType(1)(0))
 
     return types.int64(types.uint64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _bits_by_python(context, text, at):  # type: ignore[no-untyped-def]
+    """Bits of the double that Python reads from `at` on, perhaps infinite."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        none = ir.IntType(8).as_pointer()(None)
+        kind = ir.FunctionType(ir.DoubleType(), [none.type, none.type.as_pointer(), none.type])
+        read = cgutils.get_or_insert_function(builder.module, kind, "PyOS_string_to_double")
+        end = cgutils.alloca_once(builder, none.type)  # it need not be the end of the text
+        python = context.get_python_api(builder)
+        gil = python.gil_ensure()
+        number = builder.call(read, [builder.gep(array.data, [args[1]]), end, none])
+        python.gil_release(gil)
+        return builder.bitcast(number, _I64)
+
+    return types.uint64(text, types.int64), codegen
 
 
 @compiled
@@ -198,7 +215,7 @@ def _named_bits(text, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def read_decimal(text, at):  # type: ignore[no-untyped-def]
-    """Read the number at `at`: what was found, where it ends, and the bits of the double.
+    """Read the number at `at`: whether there is one, where it ends, and the bits of the double.
 
     `text` must end with something that is no part of a number, and `PADDING` after that.
     """
@@ -216,7 +233,7 @@ def read_decimal(text, at):  # type: ignore[no-untyped-def]
         seen -= q
     if seen == 0:
         found, at = _named_bits(text, start)
-        return DOUBLE if found else NO_NUMBER, at, found | _U(negative) << _U(63)
+        return found != 0, at, found | _U(negative) << _U(63)
     digits_end = at
     power = np.int64(0)
     if text[at] | 32 == 101:
@@ -225,7 +242,7 @@ def read_decimal(text, at):  # type: ignore[no-untyped-def]
         if falls or text[at] == 43:
             at += 1
         if not 48 <= text[at] <= 57:
-            return NO_NUMBER, at, _U(0)
+            return False, at, _U(0)
         while 48 <= text[at] <= 57:
             power = min(power * 10 + np.int64(text[at] - 48), np.int64(100_000))
             at += 1
@@ -239,25 +256,25 @@ def read_decimal(text, at):  # type: ignore[no-untyped-def]
         if dropped and known:
             after, known = double_bits(w + _ONE, dropped - fractions + power)
             known = known and after == found
-    return DOUBLE if known else HARD, at, found | _U(negative) << _U(63)
+    if not known:
+        found = _bits_by_python(text, start)
+    return True, at, found | _U(negative) << _U(63)
 
 
 LINE_END, _RETURN, _HASH, _COMMA, _COLON = b"\n\r#,:"
 _INFINITE = _U(0x7FF0000000000000)  # exponent of nan and infinity
 _NEGATIVE = _ONE << _U(63)
 _UNIT_COST = np.float64(1.0).view(np.uint64)
+_GROUP, _COST = (_U(int.from_bytes(word, "little")) for word in (b"qid:", b"cost:"))
 
 (
     NO_LABEL, MANY_LABELS, NO_INDEX, NO_VALUE, NO_GROUP, GROUP_WANTED, TOO_SMALL, TOO_LARGE,
-    REPEATED, NOT_FINITE, COST_UNWANTED, NO_COST, MANY_HARD,
-) = range(1, 14)  # fmt: skip
-"""What may be wrong with a line; the last is only that space is missing."""
+    REPEATED, NOT_FINITE, COST_UNWANTED, NO_COST,
+) = range(1, 13)  # fmt: skip
+"""What may be wrong with a line."""
 
-ROWS, LABELS, ENTRIES, HARD_ONES, LINES, COSTS, N_COUNTS = range(7)
+ROWS, LABELS, ENTRIES, LINES, COSTS, N_COUNTS = range(6)
 """Places in `counts`."""
-
-IN_LABELS, IN_VALUES, IN_COSTS = 0, 1, 2
-"""Where a number left to Python belongs."""
 
 
 @compiled
@@ -271,17 +288,13 @@ def after_last_line(text, start, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def has_returns(text):  # type: ignore[no-untyped-def]
-    """Whether there is a carriage return; vectorised, as it has no branch."""
-    found = False
-    for at in range(len(text)):
-        found |= text[at] == _RETURN
-    return found
-
-
-@compiled
 def end_lines_at_returns(text, is_all):  # type: ignore[no-untyped-def]
     """Replace carriage returns that no line feed follows, as old files have them, by line feeds."""
+    found = False
+    for at in range(len(text)):  # vectorised, as it has no branch
+        found |= text[at] == _RETURN
+    if not found:
+        return
     for at in range(len(text) - 1):
         if text[at] == _RETURN and text[at + 1] != LINE_END:
             text[at] = LINE_END
@@ -316,9 +329,9 @@ def _ends(byte):  # type: ignore[no-untyped-def]
 @compiled
 def parse_lines(  # type: ignore[no-untyped-def]
     text, at, end, first_index, last_column, multilabel, grouped, weighted, labels, label_starts,
-    groups, costs, columns, values, starts, hard, counts,
+    groups, costs, columns, values, starts, counts,
 ):  # fmt: skip
-    """Read lines until the end, the first malformed one, or one with numbers for Python.
+    """Read lines until the end or the first malformed one.
 
     Returns where it stopped, what is wrong there (0: nothing), and where that line starts. A
     malformed line leaves no trace in the arrays.
@@ -330,26 +343,20 @@ def parse_lines(  # type: ignore[no-untyped-def]
     multilabel, grouped, weighted : bools, see `LineReader`
     labels, label_starts, groups, costs : labels (CSR), ``qid`` and weight of the rows, set
     columns, values, starts : CSR arrays of the rows, set; numbers are bits of doubles in uint64
-    hard : ndarray of int64, shape (n, 4): kind, place, start and end of numbers left to Python, set
     counts : ndarray of int64, shape (N_COUNTS,), changed
     """
-    while at < end and counts[HARD_ONES] == 0:
+    while at < end:
         line_start = at
         at = _after_space(text, at)
         if text[at] != LINE_END and text[at] != _HASH:
             row, n_label, n_entry = counts[ROWS], counts[LABELS], counts[ENTRIES]
-            n_hard = 0
             _, token_end = read_digits(text, at, np.uint64(0))
             more = not (multilabel and text[token_end] == _COLON)
             while more:
                 found, token_end, labels[n_label] = read_decimal(text, at)
-                if found == NO_NUMBER:
+                if not found:
                     return at, NO_LABEL, line_start
-                if found == HARD:
-                    if n_hard == len(hard):
-                        return at, MANY_HARD, line_start
-                    n_hard = _note(hard, n_hard, IN_LABELS, n_label, at, token_end)
-                elif labels[n_label] & _INFINITE == _INFINITE:
+                if labels[n_label] & _INFINITE == _INFINITE:
                     return at, NOT_FINITE, line_start
                 n_label += 1
                 more = text[token_end] == _COMMA
@@ -362,7 +369,7 @@ def parse_lines(  # type: ignore[no-untyped-def]
             groups[row], costs[row] = -1, _UNIT_COST
             has_cost = _is_cost(text, at)
             if has_cost:
-                complaint, token_end, n_hard = _cost(text, at, weighted, row, costs, hard, n_hard)
+                complaint, token_end, costs[row] = _cost(text, at, weighted)
                 if complaint:
                     return at, complaint, line_start
                 at = _after_space(text, token_end)
@@ -379,11 +386,11 @@ def parse_lines(  # type: ignore[no-untyped-def]
             last, ascend, pairs_start = np.int64(-1), True, at
             while text[at] != LINE_END and text[at] != _HASH:
                 if _is_cost(text, at):
-                    complaint, token_end, n_hard = _cost(
-                        text, at, weighted and not has_cost, row, costs, hard, n_hard
-                    )
+                    if has_cost:
+                        return at, NO_COST, line_start
+                    complaint, token_end, costs[row] = _cost(text, at, weighted)
                     if complaint:
-                        return at, NO_COST if has_cost else complaint, line_start
+                        return at, complaint, line_start
                     has_cost, at = True, _after_space(text, token_end)
                     continue
                 number, colon = read_digits(text, at, np.uint64(0))
@@ -400,13 +407,9 @@ def parse_lines(  # type: ignore[no-untyped-def]
                 if column > last_column:
                     return at, TOO_LARGE, line_start
                 found, token_end, values[n_entry] = read_decimal(text, colon + 1)
-                if found == NO_NUMBER or not _ends(text[token_end]):
+                if not found or not _ends(text[token_end]):
                     return at, NO_VALUE, line_start
-                if found == HARD:
-                    if n_hard == len(hard):
-                        return at, MANY_HARD, line_start
-                    n_hard = _note(hard, n_hard, IN_VALUES, column, colon + 1, token_end)
-                elif values[n_entry] & _INFINITE == _INFINITE:
+                if values[n_entry] & _INFINITE == _INFINITE:
                     return at, NOT_FINITE, line_start
                 columns[n_entry] = column
                 last = column
@@ -419,7 +422,6 @@ def parse_lines(  # type: ignore[no-untyped-def]
                     return at, REPEATED, line_start
             counts[ROWS], counts[LABELS], counts[ENTRIES] = row + 1, n_label, n_entry
             label_starts[row + 1], starts[row + 1] = n_label, n_entry
-            counts[HARD_ONES] = n_hard
             counts[COSTS] += has_cost
         while text[at] != LINE_END:
             at += 1
@@ -464,45 +466,23 @@ def _second(text, at, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_group(text, at):  # type: ignore[no-untyped-def]
-    return (
-        text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == _COLON
-    )
+    return _eight_bytes(text, at) & _U(0xFFFFFFFF) == _GROUP
 
 
 @compiled
 def _is_cost(text, at):  # type: ignore[no-untyped-def]
-    return (
-        text[at] == 99
-        and text[at + 1] == 111
-        and text[at + 2] == 115
-        and text[at + 3] == 116
-        and text[at + 4] == _COLON
-    )
+    return _eight_bytes(text, at) & _U(0xFFFFFFFFFF) == _COST
 
 
 @compiled
-def _cost(text, at, weighted, row, costs, hard, n_hard):  # type: ignore[no-untyped-def]
-    """Read the weight of an example: what is wrong, where it ends, numbers left to Python."""
+def _cost(text, at, weighted):  # type: ignore[no-untyped-def]
+    """Read the weight of an example: what is wrong, where it ends, and its bits."""
     if not weighted:
-        return COST_UNWANTED, at, n_hard
+        return COST_UNWANTED, at, _U(0)
     found, token_end, cost = read_decimal(text, at + 5)
-    if found == NO_NUMBER or not _ends(text[token_end]) or cost & _NEGATIVE:
-        return NO_COST, token_end, n_hard
-    if found == HARD:
-        if n_hard == len(hard):
-            return MANY_HARD, token_end, n_hard
-        n_hard = _note(hard, n_hard, IN_COSTS, row, at + 5, token_end)
-    elif cost & _INFINITE == _INFINITE:
-        return NOT_FINITE, token_end, n_hard
-    costs[row] = cost
-    return 0, token_end, n_hard
-
-
-@compiled
-def _note(hard, count, where, place, start, end):  # type: ignore[no-untyped-def]
-    """Note a number for Python to read; returns how many there are."""
-    hard[count, 0], hard[count, 1], hard[count, 2], hard[count, 3] = where, place, start, end
-    return count + 1
+    if not found or not _ends(text[token_end]) or cost & _NEGATIVE:
+        return NO_COST, token_end, cost
+    return NOT_FINITE if cost & _INFINITE == _INFINITE else 0, token_end, cost
 
 
 MOST_MESSAGES = 100
@@ -572,9 +552,7 @@ class LineReader:
             room = len(text) - 1 - PADDING
             filled = self._fill(stream, text, held, room)
             # A return may end the bytes that were held, and only now it is known what follows.
-            new = text[max(held - 1, 0) : filled]
-            if has_returns(new):
-                end_lines_at_returns(new, filled < room)
+            end_lines_at_returns(text[max(held - 1, 0) : filled], filled < room)
             if filled < room:  # all has been read
                 text[filled] = LINE_END
                 end = filled + (filled > 0 and text[filled - 1] != LINE_END)
@@ -614,34 +592,15 @@ class LineReader:
         columns = np.empty(n_pairs, np.int32)
         label_starts, starts = np.zeros(n_rows + 1, np.int64), np.zeros(n_rows + 1, np.int32)
         groups, costs = np.empty(n_rows, np.int64), np.empty(n_rows, np.uint64)
-        hard = np.empty((64, 4), np.int64)
         counts = np.zeros(N_COUNTS, np.int64)
         at = 3 if self.offset == 0 and text[:3].tobytes() == b"\xef\xbb\xbf" else 0
         while at < end:
             at, complaint, line_start = parse_lines(
                 text, at, end, self.first_index, self.last_column, self.multilabel,
                 self.grouped, self.weighted, labels, label_starts, groups, costs, columns, values,
-                starts, hard, counts,
+                starts, counts,
             )  # fmt: skip
-            row = int(counts[ROWS]) - 1
-            for where, place, first, last in hard[: counts[HARD_ONES]].tolist():
-                target = costs if where == IN_COSTS else labels
-                if where == IN_VALUES:
-                    target, start = values, starts[row]
-                    place = start + np.searchsorted(columns[start : starts[row + 1]], place)
-                number = float(text[first:last].tobytes())
-                target.view(np.float64)[place] = number
-                if np.isinf(number):  # the line goes, and is complained about below
-                    counts[ROWS], counts[LINES] = row, counts[LINES] - 1
-                    counts[LABELS], counts[ENTRIES] = label_starts[row], starts[row]
-                    line_start = after_last_line(text, 0, at - 1)
-                    at, complaint = first, NOT_FINITE
-                    break
-            counts[HARD_ONES] = 0
-            if complaint == MANY_HARD:
-                hard = np.empty((2 * len(hard), 4), np.int64)
-                at = line_start
-            elif complaint:
+            if complaint:
                 line_end = at + int(np.argmax(text[at:end] == LINE_END))
                 shown = text[at : min(at + 20, line_end)].tobytes().decode(errors="replace")
                 self._complain(complaint, shown, int(counts[LINES]), line_start)

@@ -45,19 +45,15 @@ class Source(ABC):
     the widest so far.
     """
 
+    n_examples: int | None = None
+    """How many there are; None before they are counted."""
+
+    n_features: int | None = None
+    """Columns of the matrices; None if that is not known yet, or there are no matrices."""
+
     @abstractmethod
     def batches(self) -> Iterator[Examples]:
         """All examples from the beginning, a batch at a time."""
-
-    @property
-    def n_examples(self) -> int | None:
-        """How many there are; None before they are counted."""
-        return None
-
-    @property
-    def n_features(self) -> int | None:
-        """Columns of the matrices; None if that is not known yet, or there are no matrices."""
-        return None
 
     def classes(self) -> NDArray[Any]:
         """All labels, sorted, found by a pass; of tag sequences and label sets, all that occur."""
@@ -94,7 +90,7 @@ class CountedSource(Source):
     """
 
     def __init__(self, n_examples: int | None = None, n_features: int | None = None) -> None:
-        self._n_examples, self._n_features = n_examples, n_features
+        self.n_examples, self.n_features = n_examples, n_features
         self._classes: NDArray[Any] | None = None
         self._passes = 0  # that came to the end
 
@@ -102,30 +98,22 @@ class CountedSource(Source):
     def _read(self) -> Iterator[Examples]:
         """The batches, unchecked."""
 
-    @property
-    def n_examples(self) -> int | None:
-        return self._n_examples
-
-    @property
-    def n_features(self) -> int | None:
-        return self._n_features
-
     def batches(self) -> Iterator[Examples]:
         n_examples = 0
         width: int | None = None
         for batch in self._read():
             n_examples += len(batch.y)
-            if self._n_examples is not None and n_examples > self._n_examples:
+            if self.n_examples is not None and n_examples > self.n_examples:
                 self._refuse(f"at least {n_examples}")
             if is_matrix(batch.X):
                 width = max(width or 0, batch.X.shape[1])
                 batch = Examples(self._as_wide(batch.X, width, n_examples), batch.y)
             yield batch
-        if self._n_examples is not None and n_examples != self._n_examples:
+        if self.n_examples is not None and n_examples != self.n_examples:
             self._refuse(str(n_examples))
         self._passes += 1
-        self._n_examples = n_examples
-        self._n_features = width if self._n_features is None else self._n_features
+        self.n_examples = n_examples
+        self.n_features = width if self.n_features is None else self.n_features
 
     def classes(self) -> NDArray[Any]:
         if self._classes is None:
@@ -142,12 +130,12 @@ class CountedSource(Source):
         return ""
 
     def _as_wide(self, X: Any, width: int, n_examples: int) -> Any:
-        if self._n_features is not None:
-            if width > self._n_features:
+        if self.n_features is not None:
+            if width > self.n_features:
                 raise ValueError(
                     f"{self!r} gave rows of {width} features among its first {n_examples} examples."
                 )
-            width = self._n_features
+            width = self.n_features
         if X.shape[1] == width:
             return X
         if not sp.issparse(X):
@@ -162,7 +150,7 @@ class CountedSource(Source):
             raise ValueError(f"{self!r} gave {found} examples on the first pass.")
         subject, ordinal = self._subject or repr(self), _ordinal(self._passes + 1)
         raise ValueError(
-            f"{subject} gave {found} examples on the {ordinal} pass but {self._n_examples} on the "
+            f"{subject} gave {found} examples on the {ordinal} pass but {self.n_examples} on the "
             f"first: {self._remedy}."
         )
 
@@ -178,11 +166,11 @@ class NumberedSource(CountedSource):
         """Batches of the examples ``start..end-1``; nothing else is read."""
 
     def _read(self) -> Iterator[Examples]:
-        return self.between(0, self._n_examples or 0)
+        return self.between(0, self.n_examples or 0)
 
     def _cuts(self, n_partitions: int) -> list[int]:
         """Numbers at which partitions begin, and the last one ends."""
-        n = self._n_examples or 0
+        n = self.n_examples or 0
         return sorted({n * k // n_partitions for k in range(n_partitions + 1)})
 
     def _partition(self, start: int, end: int) -> Source:

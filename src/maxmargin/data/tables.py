@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxmargin.core.arrays import SampledHash
-from maxmargin.data.files import PathLike, begins_with
+from maxmargin.data.files import PathLike, begins_with, check_exists
 from maxmargin.data.sources import (
     BATCH_BYTES,
     Columns,
@@ -208,8 +208,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         inside = (file for file in sorted(path.iterdir()) if file.is_file())
         return [file for file in inside if is_arrow(file)]
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {str(path)!r}.")
+    check_exists(path)
     if not is_arrow(path):
         raise ValueError(f"{str(path)!r} is no Parquet or Arrow file.")
     return [path]

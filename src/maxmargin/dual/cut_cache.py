@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_scattered
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
 from maxmargin.dual.gram import clear, make_table, spread
@@ -232,9 +232,6 @@ def mixed_output(mixed: list[tuple[Any, float]]) -> Mixture:
         pass
     return Mixture(tuple(part for part, _ in parts), tuple(share for _, share in parts))
 
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 FIRST_CAPACITY = 2
 """Room of a new example: most never have more cuts."""

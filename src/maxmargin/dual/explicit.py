@@ -5,19 +5,18 @@ weights (`SharedWeights`), padded for the compiled routines. `SequentialDual` ch
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.rows import Rows, make_rows, squared_norms
-from maxmargin.compiled.simd import padded
-from maxmargin.core.checks import check_finite
+from maxmargin.compiled.rows import Rows, padded
+from maxmargin.core.arrays import Floats, check_finite
 from maxmargin.core.linear import LinearProblem, MulticlassProblem, ScalarProblem, WestonWatkins
+from maxmargin.core.oracle import Threads
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import (
     DUE,
     MulticlassRows,
@@ -38,7 +37,6 @@ from maxmargin.dual.sweeps import (
     update_order,
 )
 
-Floats = NDArray[np.float64]
 Order = NDArray[np.int32]
 
 SNAPSHOTS = 16
@@ -56,20 +54,19 @@ UPDATE_LIMIT = 1e8
 ONE_THREAD = Threads(1)
 
 
-def n_columns(problem: LinearProblem) -> int:
-    """Outputs, padded to whole vectors."""
-    return padded(problem.n_outputs) if problem.n_outputs > 1 else 1
-
-
 class SharedWeights(Stateful):
-    """Weights of one or several sets of examples, of shape (n_features + 1, n_columns)."""
+    """Weights of one or several sets of examples, of shape (n_features + 1, n_columns).
+
+    Columns are the outputs, padded to whole vectors.
+    """
 
     state_names = ("unclipped", "weights", "average", "snapshots", "_multiplied")
 
     def __init__(self, problem: LinearProblem) -> None:
-        self.n_outputs = problem.n_outputs
+        n_rows, self.n_outputs = problem.weights_shape
         self.nonnegative = problem.nonnegative
-        self.unclipped = np.zeros((problem.weights_shape[0], n_columns(problem)))
+        n_columns = padded(self.n_outputs) if self.n_outputs > 1 else 1
+        self.unclipped = np.zeros((n_rows, n_columns))
         if problem.origin is not None:
             self.unclipped[:, : self.n_outputs] = problem.origin
         self.weights = self.unclipped.copy() if self.nonnegative else self.unclipped
@@ -77,6 +74,10 @@ class SharedWeights(Stateful):
         self.average = self.weights.copy()
         self.snapshots = np.zeros(1, dtype=np.int64)
         self._multiplied = 0.0
+
+    def check_state(self) -> None:
+        for name in ("unclipped", "weights", "average"):
+            check_finite(name, getattr(self, name))
 
     def clip(self) -> None:
         """Set the weights from `unclipped`."""
@@ -86,6 +87,8 @@ class SharedWeights(Stateful):
 
     def resize(self, n_rows: int) -> None:
         """Have so many rows, the constant feature's last; new ones are zero."""
+        if n_rows == len(self.weights):
+            return
 
         def resized(array: Floats) -> Floats:
             result = np.zeros((n_rows, array.shape[1]))
@@ -102,25 +105,43 @@ class SharedWeights(Stateful):
         self._multiplied += multiplications
         if self._multiplied >= SNAPSHOT_COST * len(self.weights):
             self._multiplied = 0.0
-            add_snapshot(self.weights, self.average, self.snapshots)
+            self.add_snapshot()
+
+    def add_snapshot(self) -> None:
+        """Add the weights to their average."""
+        add_snapshot(self.weights, self.average, self.snapshots)
+
+    def line_search(self, linear: float, direction: Floats) -> float:
+        """Exact step in [0, 1] along `direction`, by false position: weights may be clipped.
+
+        `linear` is what a whole step adds to the linear term of the dual.
+        """
+
+        def slope(step: float) -> float:
+            product = product_along(self.unclipped, direction, step, self.nonnegative)
+            return linear - float(product)
+
+        low, high, slope_low, slope_high = 0.0, 1.0, slope(0.0), slope(1.0)
+        if slope_high >= 0.0:
+            return 1.0
+        if slope_low <= 0.0:
+            return 0.0
+        enough = 1e-9 * slope_low
+        for _ in range(50):
+            step = low + (high - low) * slope_low / (slope_low - slope_high)
+            here = slope(step)
+            if abs(here) <= enough:
+                return step
+            # Halving the slope at the end that stays makes that end move soon, too.
+            if here > 0.0:
+                low, slope_low, slope_high = step, here, 0.5 * slope_high
+            else:
+                high, slope_high, slope_low = step, here, 0.5 * slope_low
+        return low
 
     def without_padding(self, array: Floats) -> Floats:
         """A copy of `unclipped`, `weights` or `average` with one column an output."""
         return array[:, : self.n_outputs].copy()
-
-
-class Geometry(NamedTuple):
-    """What compiled routines need of the features; problems on the same examples share it."""
-
-    rows: Rows
-    curvature: Floats
-
-    @classmethod
-    def of(cls, problem: LinearProblem) -> "Geometry":
-        rows = make_rows(problem.X, problem.bias)
-        norms = np.empty(problem.n_samples)
-        squared_norms(rows, norms)
-        return cls(rows, norms)
 
 
 class LinearDual(Stateful, ABC):
@@ -133,23 +154,25 @@ class LinearDual(Stateful, ABC):
     routines: ClassVar["_Routines"]
 
     state_names = (
-        "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
-        "shared", "updates", "random", "iteration", "linear", "losses",
+        "coef", "shared", "previous", "last_unclipped", "updates", "random", "iteration", "linear",
+        "losses",
     )  # fmt: skip
 
     def __init__(
         self,
         problem: LinearProblem,
-        geometry: Geometry,
+        measured: tuple[Rows, Floats],
         start: Floats | None,
         longest_wait: int,
         seed: int,
-        shared: SharedWeights | None = None,
+        shared: SharedWeights | None,
     ) -> None:
-        n = problem.n_samples
+        rows, curvature = measured
+        n = len(curvature)
         self.random = np.array([seed], dtype=np.uint64)
         self.problem = problem
-        rows, curvature = geometry
+        self.alone = shared is None
+        self.shared = SharedWeights(problem) if shared is None else shared
         self.longest_wait = longest_wait
         self.iteration = 0
         self.updates = np.zeros((n, 3), dtype=np.int32)
@@ -159,7 +182,7 @@ class LinearDual(Stateful, ABC):
         self.updates[empty | (problem.C <= 0.0), DUE] = np.iinfo(np.int32).max
         self.data = self._data(rows, 1.0 / np.where(empty, 1.0, curvature))
 
-        self.n_columns = n_columns(problem)
+        n_rows, self.n_columns = self.shared.unclipped.shape
         self.coef = np.zeros((n, self.n_columns))
         if start is not None:
             self.dual_coef[:] = problem.feasible(start)
@@ -167,20 +190,20 @@ class LinearDual(Stateful, ABC):
         self.linear = self._linear()
         self.losses = self._losses_at_zero()
         """C times hinge of each example at its last update."""
-        self.alone = shared is None
-        self.attach(SharedWeights(problem) if shared is None else shared)
+        self.copies: list[Floats] = []
         if self.alone:
             if start is not None:
-                self.unclipped[:, : problem.n_outputs] = problem.unclipped_weights(self.dual_coef)
+                unclipped = problem.unclipped_weights(self.dual_coef)
+                self.shared.unclipped[:, : problem.n_outputs] = unclipped
                 self.shared.clip()
             self.restart()
         self.per_row = per_row = len(rows.values) / max(1, n) + 1.0
-        self.updates_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
-        self.updates_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
+        self.updates_per_snapshot = 1 + int(SNAPSHOT_COST * n_rows / per_row)
+        self.updates_per_merge = 2000 + int(50.0 * n_rows / per_row)
         self.updates_per_call = 1 + int(UPDATE_LIMIT / (per_row * self.n_columns))
 
     def check_state(self) -> None:
-        for name in ("coef", "unclipped", "weights", "average", "previous", "last_unclipped"):
+        for name in ("coef", "previous", "last_unclipped"):
             check_finite(name, getattr(self, name))
 
     @abstractmethod
@@ -203,7 +226,7 @@ class LinearDual(Stateful, ABC):
             self.routines.sweep(
                 self.data, order, threshold, weights, unclipped, self.problem.nonnegative,
                 self.coef, self.losses, self.updates, self.iteration, self.longest_wait,
-                self.average, self.snapshots, every, self._scratch(),
+                self.shared.average, self.shared.snapshots, every, self._scratch(),
             )
         )  # fmt: skip
 
@@ -220,21 +243,15 @@ class LinearDual(Stateful, ABC):
     def restart(self) -> None:
         """Restart momentum and average."""
         self.previous = self.coef.copy()
-        self.last_unclipped = self.unclipped.copy()
-        self.copies: list[Floats] = []
-        self.average = self.shared.average = self.weights.copy()
-        self.snapshots = np.zeros(1, dtype=np.int64)
-
-    def attach(self, shared: SharedWeights) -> None:
-        self.shared = shared
-        self.unclipped, self.weights = shared.unclipped, shared.weights
-        self.average, self.snapshots = shared.average, shared.snapshots
+        self.last_unclipped = self.shared.unclipped.copy()
         self.copies = []
+        self.shared.average = self.shared.weights.copy()
+        self.shared.snapshots = np.zeros(1, dtype=np.int64)
 
     def release(self) -> None:
         """Free the memory that only further steps need; `restart` before the next."""
-        del self.previous, self.last_unclipped, self.copies, self.average
-        self.shared.average = self.weights
+        del self.previous, self.last_unclipped, self.copies
+        self.shared.average = self.shared.weights
 
     @property
     def dual_coef(self) -> Floats:
@@ -247,15 +264,16 @@ class LinearDual(Stateful, ABC):
 
     @property
     def dual(self) -> float:
-        if self.problem.origin is None:
-            return self.linear - 0.5 * float(sum_of_products(self.weights, self.weights))
-        weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
+        weights, origin = self.shared.weights, self.problem.origin
+        if origin is None:
+            return self.linear - 0.5 * float(sum_of_products(weights, weights))
+        weights = weights[:, : self.problem.n_outputs]
         return self.linear - 0.5 * float(sum_of_products(weights - origin, weights + origin))
 
     @property
     def expected(self) -> float:
         """Objective if every example had the loss of its last update."""
-        return self._penalty(self.weights) + float(self.losses.sum())
+        return self._penalty(self.shared.weights) + float(self.losses.sum())
 
     def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`."""
@@ -279,32 +297,45 @@ class LinearDual(Stateful, ABC):
         count = update_order(self.updates, self.iteration, self.random, *scratch, order)
         return order[:count]
 
+    def chunks(self, order: Order, threads: Threads) -> Iterator[Order]:
+        """Chunks of a pass, between which threads merge their weights."""
+        size = self.updates_per_call
+        if threads.n_threads > 1:
+            size = min(size, max(self.updates_per_merge, -(-len(order) // MERGES)))
+        for at in range(0, len(order), size):
+            yield order[at : at + size]
+
     def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
         """Update each example of `order` in turn."""
         if threads.n_threads > 1 and len(order) >= self.updates_per_merge:
             self._sweep_in_threads(order, threshold, threads)
-        elif not self.alone:
-            never = len(order) + 1
-            self.linear += self._sweep(order, self.weights, self.unclipped, threshold, never)
-            self.shared.count(len(order) * self.per_row)
-        else:
+            return
+        shared = self.shared
+        every = len(order) + 1
+        if self.alone:
             every = max(self.updates_per_snapshot, len(order) // SNAPSHOTS)
-            self.linear += self._sweep(order, self.weights, self.unclipped, threshold, every)
-            if len(order) < every:
-                add_snapshot(self.weights, self.average, self.snapshots)
+        self.linear += self._sweep(order, shared.weights, shared.unclipped, threshold, every)
+        if not self.alone:
+            shared.count(len(order) * self.per_row)
+        elif len(order) < every:
+            shared.add_snapshot()
 
     def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
         """Sweep parts of `order` on copies of the weights; a line search scales their sum."""
+        shared = self.shared
         parts = np.array_split(order, threads.n_threads)
         before = [self.coef[part] for part in parts]
-        moves = self._copies(threads.n_threads)
+        fit = len(self.copies) >= len(parts) and self.copies[0].shape == shared.unclipped.shape
+        if not fit:
+            self.copies = [np.empty_like(shared.unclipped) for _ in parts]
+        moves = self.copies[: len(parts)]
 
         def sweep_part(t: int) -> float:
             unclipped = moves[t]
-            unclipped[:] = self.unclipped
-            weights = self.weights.copy() if self.problem.nonnegative else unclipped
+            unclipped[:] = shared.unclipped
+            weights = shared.weights.copy() if shared.nonnegative else unclipped
             linear = self._sweep(parts[t], weights, unclipped, threshold, len(parts[t]) + 1)
-            unclipped -= self.unclipped
+            unclipped -= shared.unclipped
             return linear
 
         def shorten_part(t: int) -> None:
@@ -320,56 +351,25 @@ class LinearDual(Stateful, ABC):
         direction = moves[0]
         for move in moves[1:]:
             direction += move
-        step = self._line_search(linear, direction)
+        step = shared.line_search(linear, direction)
         if step < 1.0:
             threads.map(shorten_part, range(len(parts)))
         if step == 0.0:  # next to the optimum, where only one example at a time can gain
             self.sweep(order, threshold, ONE_THREAD)
             return
         direction *= step
-        self.unclipped += direction
-        self.shared.clip()
+        shared.unclipped += direction
+        shared.clip()
         self.linear = self._linear_after(linear, step)
-        add_snapshot(self.weights, self.average, self.snapshots)
-
-    def _copies(self, n_threads: int) -> list[Floats]:
-        while len(self.copies) < n_threads:
-            self.copies.append(np.empty_like(self.unclipped))
-        return self.copies[:n_threads]
-
-    def _line_search(self, linear: float, direction: Floats) -> float:
-        """Exact step in [0, 1] along `direction`, by false position: weights may be clipped."""
-
-        def slope(step: float) -> float:
-            return linear - float(
-                product_along(self.unclipped, direction, step, self.problem.nonnegative)
-            )
-
-        low, high, slope_low, slope_high = 0.0, 1.0, slope(0.0), slope(1.0)
-        if slope_high >= 0.0:
-            return 1.0
-        if slope_low <= 0.0:
-            return 0.0
-        enough = 1e-9 * slope_low
-        for _ in range(50):
-            step = low + (high - low) * slope_low / (slope_low - slope_high)
-            here = slope(step)
-            if abs(here) <= enough:
-                return step
-            # Halving the slope at the end that stays makes that end move soon, too.
-            if here > 0.0:
-                low, slope_low, slope_high = step, here, 0.5 * slope_high
-            else:
-                high, slope_high, slope_low = step, here, 0.5 * slope_low
-        return low
+        shared.add_snapshot()
 
     def extrapolate(self, momentum: float) -> None:
         """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
-        move_on(self.unclipped, self.last_unclipped, momentum)
+        move_on(self.shared.unclipped, self.last_unclipped, momentum)
         self.linear += float(
             self.routines.extrapolate(
-                self.data, momentum, self.coef, self.previous, self.unclipped, self.updates,
-                self._scratch(),
+                self.data, momentum, self.coef, self.previous, self.shared.unclipped,
+                self.updates, self._scratch(),
             )
         )  # fmt: skip
         self.shared.clip()
@@ -377,7 +377,7 @@ class LinearDual(Stateful, ABC):
     def revert(self) -> None:
         """Return to where the last `extrapolate` started."""
         self.coef[:] = self.previous
-        self.unclipped[:] = self.last_unclipped
+        self.shared.unclipped[:] = self.last_unclipped
         self.shared.clip()
         self.linear = self._linear()
 
@@ -399,26 +399,22 @@ class MulticlassDual(LinearDual):
         sweep_multiclass, extrapolate_multiclass, linear_multiclass, total_loss_multiclass
     )
 
-    @property
-    def separate_slacks(self) -> bool:
-        """Whether each wrong class has a slack of its own."""
-        return isinstance(self.problem, WestonWatkins)
-
     def _data(self, rows: Rows, inverse: Floats) -> MulticlassRows:
         p = self.problem
         terms = np.column_stack([p.C, p.margins, inverse])
-        return MulticlassRows(rows, p.labels, terms, p.loss_matrix, self.separate_slacks)
+        separate_slacks = isinstance(p, WestonWatkins)
+        return MulticlassRows(rows, p.labels, terms, p.loss_matrix, separate_slacks)
 
     def _losses_at_zero(self) -> Floats:
-        p = self.problem
-        worst = p.loss_matrix.sum(axis=1) if self.separate_slacks else p.loss_matrix.max(axis=1)
+        p, loss = self.problem, self.problem.loss_matrix
+        worst = loss.sum(axis=1) if self.data.separate_slacks else loss.max(axis=1)
         return np.asarray(p.C * p.margins * worst[p.labels])
 
     def _settle(self, empty: Order) -> None:
         problem = self.problem
         own = np.arange(len(empty)), problem.labels[empty]
         loss = problem.loss_matrix[own[1]]
-        if self.separate_slacks:
+        if self.data.separate_slacks:
             coef = np.where(loss > 0.0, -problem.C[empty, None], 0.0)
         else:
             coef = np.zeros(loss.shape)
@@ -455,16 +451,16 @@ class ScalarDual(LinearDual):
 
 def make_dual(
     problem: LinearProblem,
-    geometry: Geometry,
+    measured: tuple[Rows, Floats],
     start: Floats | None = None,
     longest_wait: int = 0,
     seed: int = 0,
     shared: SharedWeights | None = None,
 ) -> LinearDual:
-    """The dual state for this kind of problem."""
+    """The dual state for this kind of problem, whose features are `measured_rows`."""
     for kind, dual in ((MulticlassProblem, MulticlassDual), (ScalarProblem, ScalarDual)):
         if isinstance(problem, kind):
-            return dual(problem, geometry, start, longest_wait, seed, shared)
+            return dual(problem, measured, start, longest_wait, seed, shared)
     raise TypeError(
         f"SequentialDual solves multi-class, binary and regression problems, "
         f"not {type(problem).__name__}."

@@ -6,14 +6,14 @@ step moves coefficient between two atoms of an example. The model is ``w = sum a
 - phi(y))``, with scale ``s_y`` one (margin rescaling) or the loss (slack rescaling).
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.kernel import (
     SAMPLE,
     Kernel,
@@ -27,47 +27,41 @@ from maxmargin.core.kernel import (
     stacked,
 )
 from maxmargin.core.registry import registered
+from maxmargin.core.state import Stateful
 from maxmargin.dual.gram import ROUNDING
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 _FIRST_ROOM = 64
 
 
-@registered("GramState")
-class GramState(NamedTuple):
-    """A `GrowingGram` without its rows, which whoever restores it makes anew."""
+class GrowingGram(Stateful):
+    """Distinct rows with their Gram matrix; `evaluations` counts the computed kernel values.
 
-    values: Floats
-    evaluations: int
-    next_check: int
+    The state is without the rows, which whoever restores it makes anew.
+    """
 
-
-class GrowingGram:
-    """Distinct rows with their Gram matrix; `evaluations` counts the computed kernel values."""
+    state_names = ("gram", "evaluations", "next_check")
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.values = np.empty((_FIRST_ROOM, _FIRST_ROOM))
         """The Gram matrix in the upper left corner; the rest is room to grow."""
         self.evaluations = 0
-        self._size = 0
-        self._rows: Any = None
+        self.rows: Any = None
+        """All rows; None before the first."""
         self._numbers: dict[Any, int] = {}
-        self._next_check = SAMPLE
+        self.next_check = SAMPLE
+        """Number of rows at which a larger sample is checked."""
 
     def __len__(self) -> int:
-        return self._size
-
-    @property
-    def rows(self) -> Any:
-        """All rows; None before the first."""
-        return None if self._rows is None else self._rows[: self._size]
+        return 0 if self.rows is None else int(self.rows.shape[0])
 
     @property
     def gram(self) -> Floats:
         return self.values[: len(self), : len(self)]
+
+    @gram.setter
+    def gram(self, gram: Floats) -> None:
+        self.values = gram
 
     def add(self, rows: Any) -> Order:
         """Numbers of the rows in the table; new ones are added."""
@@ -76,47 +70,38 @@ class GrowingGram:
         new: list[int] = []
         for k, key in enumerate(keys):
             if key not in numbers:
-                numbers[key] = len(self) + len(new)
+                numbers[key] = len(numbers)
                 new.append(k)
         if new:
             self._grow(rows[np.array(new)])
             self._numbers = numbers
         return np.array([numbers[key] for key in keys], dtype=np.int64)
 
-    @property
-    def state(self) -> GramState:
-        return GramState(self.gram, self.evaluations, self._next_check)
-
-    def restore(self, state: GramState, rows: Any) -> None:
-        self._rows, self._size = rows, rows.shape[0]
+    def restore(self, rows: Any) -> None:
+        """Take over the rows of the Gram matrix of a state."""
+        self.rows = rows
         self._numbers = {key: number for number, key in enumerate(row_keys(rows))}
-        self.values = state.values
-        self.evaluations, self._next_check = state.evaluations, state.next_check
 
     def keep(self, which: Order) -> None:
         """Drop all rows but these; the row ``which[k]`` becomes row ``k``."""
         place = {int(old): k for k, old in enumerate(which)}
         self._numbers = {key: place[old] for key, old in self._numbers.items() if old in place}
-        values = np.empty((_room(len(which)),) * 2)
-        values[: len(which), : len(which)] = self.values[np.ix_(which, which)]
-        self._rows, self.values, self._size = self._rows[which], values, len(which)
+        self.rows, self.values = self.rows[which], _with_room(self.gram[np.ix_(which, which)])
 
     def _grow(self, new: Any) -> None:
-        size, n = len(self), new.shape[0]
-        rows = new if self._rows is None else _appended(self._rows, size, new)
-        block = self.kernel(new, rows[: size + n])
+        size = len(self)
+        rows = stacked([self.rows, new]) if size else new
+        block = self.kernel(new, rows)
         self.evaluations += block.size
         self._check(block[:, :size], block[:, size:], new)
-        if size + n > len(self.values):
-            values = np.empty((_room(size + n),) * 2)
-            values[:size, :size] = self.gram
-            self.values = values
-        self.values[size : size + n, : size + n] = block
-        self.values[:size, size : size + n] = block[:, :size].T
-        self._rows, self._size = rows, size + n
-        if size + n >= self._next_check:  # now and then, a larger sample
-            self._next_check = 2 * (size + n)
-            some = np.random.default_rng(size).permutation(size + n)[: 2 * SAMPLE]
+        if rows.shape[0] > len(self.values):
+            self.values = _with_room(self.gram, rows.shape[0])
+        self.values[size : rows.shape[0], : rows.shape[0]] = block
+        self.values[:size, size : rows.shape[0]] = block[:, :size].T
+        self.rows = rows
+        if len(self) >= self.next_check:
+            self.next_check = 2 * len(self)
+            some = np.random.default_rng(size).permutation(len(self))[: 2 * SAMPLE]
             check_gram(self.gram[np.ix_(some, some)], self.kernel.name)
 
     def _check(self, block: Floats, own: Floats, new: Any) -> None:
@@ -131,22 +116,12 @@ class GrowingGram:
             raise asymmetric(name, block[0, -1], back)
 
 
-def _appended(store: Any, size: int, new: Any) -> Any:
-    """The first `size` rows of a store, then new ones, with room for more where rows are dense."""
-    if sp.issparse(store):
-        return stacked([store[:size], new])
-    needed = size + new.shape[0]
-    if needed > len(store):
-        wider = np.empty_like(store, shape=(_room(needed), *store.shape[1:]))
-        wider[:size] = store[:size]
-        store = wider
-    store[size:needed] = new
-    return store
-
-
-def _room(size: int) -> int:
-    """Capacity that amortises copies."""
-    return max(_FIRST_ROOM, size + size // 2)
+def _with_room(gram: Floats, size: int = 0) -> Floats:
+    """A Gram matrix in the corner of a larger one, for `size` rows and more: fewer copies."""
+    size = max(size, len(gram))
+    values = np.empty((max(_FIRST_ROOM, size + size // 2),) * 2)
+    values[: len(gram), : len(gram)] = gram
+    return values
 
 
 @registered("Atoms")
@@ -168,17 +143,10 @@ class Atoms(NamedTuple):
         return Atoms._make([*arrays, tuple(self.outputs[k] for k in which)])
 
 
-@registered("PlanesState")
-class CutsState(NamedTuple):
-    """`KernelCuts` without the rows, which whoever restores it makes anew."""
-
-    atoms: Atoms
-    parts: GramState
-    labels: GramState
-
-
-class KernelCuts:
+class KernelCuts(Stateful):
     """Atoms of all examples with their dual variables; `cost` is the C of each example."""
+
+    state_names = ("atoms", "parts", "labels")
 
     def __init__(self, cost: Floats, kernel: ProductKernel, by_slack: bool = False) -> None:
         self.cost, self.by_slack = cost, by_slack
@@ -186,31 +154,26 @@ class KernelCuts:
         self.labels = GrowingGram(kernel.labels)
         self.atoms = Atoms()
         self._known: set[tuple[int, int, int, float]] = set()
-        self.has_true_output = np.zeros(len(cost), dtype=np.bool_)
+        """What tells atoms apart; see `_keys`."""
 
     def __len__(self) -> int:
         return int(len(self.atoms.examples) - np.count_nonzero(self.atoms.is_true_output))
 
-    @property
-    def state(self) -> CutsState:
-        return CutsState(self.atoms, self.parts.state, self.labels.state)
-
-    def restore(self, state: CutsState, parts: Any, labels: Any) -> None:
-        """Take over a state, given the part row and the label row of each atom."""
-        atoms = state.atoms
+    def check_state(self) -> None:
+        atoms = self.atoms
         for name in Atoms._fields[:-1]:
             check_shape(name, getattr(atoms, name), len(atoms.outputs))
         check_indices("examples", atoms.examples, len(self.cost))
-        for table, own, rows, numbers in (
-            (self.parts, state.parts, parts, atoms.parts),
-            (self.labels, state.labels, labels, atoms.labels),
-        ):
-            if len(numbers):
-                first = np.unique(numbers, return_index=True)[1]
-                check_indices("numbers of rows", numbers, len(first))
-                check_shape("values", own.values, len(first), len(first))
-                table.restore(own, rows[first])
+        for table, numbers in ((self.parts, atoms.parts), (self.labels, atoms.labels)):
+            n = len(np.unique(numbers))
+            check_indices("numbers of rows", numbers, n)
+            check_shape("gram", table.values, n, n)
         self._take_over(atoms)
+
+    def restore(self, parts: Any, labels: Any) -> None:
+        """Complete a state by the part row and the label row of each atom."""
+        self.parts.restore(parts[np.unique(self.atoms.parts, return_index=True)[1]])
+        self.labels.restore(labels[np.unique(self.atoms.labels, return_index=True)[1]])
 
     @property
     def factors(self) -> Floats:
@@ -244,54 +207,45 @@ class KernelCuts:
         np.maximum.at(highest, atoms.examples, values)
         return highest
 
-    def add(self, y_true: NewOutputs | None, outputs: NewOutputs) -> int:
-        """Add missing true outputs, then distinct others; returns how many others are new."""
-        if y_true is not None:
-            first = np.unique(y_true.examples, return_index=True)[1]
-            missing = y_true.take(first[~self.has_true_output[y_true.examples[first]]])
-            self.has_true_output[missing.examples] = True
-            self._append(missing._replace(coef=self.cost[missing.examples]), True)
-        return self._append(outputs, False)
+    def add(self, outputs: NewOutputs, y_true: Callable[[Order], NewOutputs]) -> None:
+        """Add distinct outputs, after the true outputs of their examples if these are missing."""
+        missing = np.setdiff1d(outputs.examples, self.atoms.examples)
+        if len(missing):
+            self._append(y_true(missing)._replace(coef=self.cost[missing]), True)
+        self._append(outputs, False)
 
-    def _append(self, new: NewOutputs, are_true_outputs: bool) -> int:
-        if not len(new.examples):
-            return 0
+    def _append(self, new: NewOutputs, are_true_outputs: bool) -> None:
         parts, labels = self.parts.add(new.parts), self.labels.add(new.labels)
-        keys = zip(*(a.tolist() for a in (new.examples, parts, labels, new.losses)), strict=True)
-        chosen = []
-        for k, key in enumerate(keys):
+        chosen, n, old = [], len(new.outputs), self.atoms
+        for k, key in enumerate(_keys(new.examples, parts, labels, new.losses)):
             if key not in self._known:
                 self._known.add(key)
                 chosen.append(k)
-        which, n, old = np.array(chosen, dtype=np.int64), len(chosen), self.atoms
-        new = new.take(which)
-        self.atoms = Atoms(
-            np.append(old.examples, new.examples),
-            np.append(old.parts, parts[which]),
-            np.append(old.labels, labels[which]),
-            np.append(old.is_true_output, np.full(n, are_true_outputs)),
-            np.append(old.losses, new.losses),
-            np.append(old.coef, new.coef),
-            np.append(old.scores, self._scores(parts[which], labels[which])),
-            np.append(old.idle, np.zeros(n, dtype=np.int64)),
-            (*old.outputs, *new.outputs),
-        )
-        if not are_true_outputs and new.coef.any():  # which comes from the true outputs
-            atoms = self.atoms
-            used = np.bincount(new.examples, weights=new.coef, minlength=len(self.cost))
+        more = Atoms(
+            new.examples,
+            parts,
+            labels,
+            np.full(n, are_true_outputs),
+            new.losses,
+            new.coef,
+            self._scores(parts, labels),
+            np.zeros(n, dtype=np.int64),
+            tuple(new.outputs),
+        ).take(np.array(chosen, dtype=np.int64))
+        arrays: list[Any] = list(map(np.append, old[:-1], more[:-1]))
+        self.atoms = atoms = Atoms._make([*arrays, (*old.outputs, *more.outputs)])
+        if not are_true_outputs and more.coef.any():  # which comes from the true outputs
+            used = np.bincount(more.examples, weights=more.coef, minlength=len(self.cost))
             y_true = np.flatnonzero(atoms.is_true_output)
             atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.examples[y_true]], 0.0)
             atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
-        return n
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
-        out = np.zeros(len(parts))
-        atoms = self.atoms
-        if len(atoms.coef):
-            _score(
-                self.parts.values, self.labels.values, parts, labels,
-                atoms.parts, atoms.labels, self.factors, out,
-            )  # fmt: skip
+        out, atoms = np.empty(len(parts)), self.atoms
+        _score(
+            self.parts.values, self.labels.values, parts, labels, atoms.parts, atoms.labels,
+            self.factors, out,
+        )  # fmt: skip
         return out
 
     def solve(self, examples: Order | None, gap: float, max_updates: int) -> tuple[float, int]:
@@ -344,10 +298,13 @@ class KernelCuts:
 
     def _take_over(self, atoms: Atoms) -> None:
         self.atoms = atoms
-        self.has_true_output[:] = False
-        self.has_true_output[atoms.examples] = True
-        columns = atoms.examples, atoms.parts, atoms.labels, atoms.losses
-        self._known = set(zip(*(column.tolist() for column in columns), strict=True))
+        self._known = set(_keys(atoms.examples, atoms.parts, atoms.labels, atoms.losses))
+
+
+def _keys(
+    examples: Order, parts: Order, labels: Order, losses: Floats
+) -> Iterator[tuple[int, int, int, float]]:
+    return zip(examples.tolist(), parts.tolist(), labels.tolist(), losses.tolist(), strict=True)
 
 
 @compiled

@@ -8,7 +8,7 @@ structure with marginals has a `MarginalPoint`, and `Distributions` with compile
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -18,18 +18,14 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.exponentials import reweight
 from maxmargin.compiled.rows import add_cuts, add_row_multiple, add_scattered, gathered_product
+from maxmargin.core.arrays import Floats, Order, check_finite
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.checks import check_finite
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 LONGEST = 1.0 - float(np.finfo(np.float64).eps)
 """Longest step at a temperature above zero: every output keeps some probability."""
@@ -44,7 +40,10 @@ CHUNK = 2**20
 
 
 class Move(NamedTuple):
-    """What a compiled routine does with each example: propose at a temperature, step, or both."""
+    """What a compiled routine does with each example: propose at a temperature, step, or both.
+
+    If neither, it adds the change of the weights by a whole step to what is given as the weights.
+    """
 
     proposes: bool
     steps: bool
@@ -110,20 +109,42 @@ class MarginalPoint(DistributionPoint):
 class Distributions(Stateful, ABC):
     """A distribution over the outputs of every example, and steps that improve it.
 
-    `point` is uniform at first, and `sizes` are the numbers of each example in each of its masses.
-    A solve starts from the true outputs; at a temperature above zero one exact step towards the
-    uniform distributions follows, because proposals only reweight what has some probability.
+    `point` is uniform at first, `sizes` are the numbers of each example in each of its masses, and
+    `data` is what the compiled `move_examples` takes. A solve starts from the true outputs; at a
+    temperature above zero one exact step towards the uniform distributions follows, because
+    proposals only reweight what has some probability.
     """
 
     state_names = ("point", "linear")
 
+    move_examples: ClassVar[Callable[..., tuple[float, float, float]]]
+    """Makes a `Move` with some examples; returns gain, change of the linear term, and work."""
+
     point: DistributionPoint
 
-    def __init__(self, oracle: Any, point: DistributionPoint, *sizes: Order) -> None:
-        self.oracle, self.point, self.linear = oracle, point, 0.0
+    def __init__(
+        self,
+        oracle: Any,
+        point: DistributionPoint,
+        data: Any,
+        sizes: tuple[Order, ...],
+        temperature: float,
+    ) -> None:
+        self.oracle, self.point, self._data = oracle, point, data
         self._sizes, self._first = sizes, tuple(map(starts_of, sizes))
         self._proposals: Any = None
         self._temperature = 0.0
+        self._direction = self._table(np.zeros(oracle.n_features))
+        """Zero between steps, and so is ``_touched[1]``."""
+        self._touched = np.zeros((2, len(self._direction)), dtype=np.int64)
+        share = 0.0
+        if temperature > 0.0:
+            weights, linear = self.expectations()
+            share = float(best_step(linear, float(weights @ weights), LONGEST))
+        for mass, places in zip(point.masses, self._true_places(), strict=True):
+            mass *= share
+            mass[places] += 1.0 - share
+        self.linear = self.expectations()[1]
 
     def check_state(self) -> None:
         for name, value in vars(self.point).items():
@@ -155,12 +176,12 @@ class Distributions(Stateful, ABC):
         self._temperature = temperature
         move = Move(True, False, temperature, LINE_SEARCH)
         parts = threads.shares(len(examples))
-        threads.map(lambda part: self._move(move, part, weights), parts)
+        threads.map(lambda part: self._move(move, weights, part), parts)
         return float(self.oracle.C[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
         """Step towards the proposals, one example after the other; None is an exact line search."""
-        return self._move_all(self._step_of(fixed_step), weights)
+        return self._moved(*self._move(self._step_of(fixed_step), weights))
 
     def update(
         self, weights: Floats, examples: Order, temperature: float, fixed_step: float | None = None
@@ -168,7 +189,8 @@ class Distributions(Stateful, ABC):
         """`propose` and `step` for one example after the other, each at the latest weights."""
         self._proposals = self._room(examples, for_all=False)
         self._temperature = temperature
-        return self._move_all(self._step_of(fixed_step)._replace(proposes=True), weights)
+        move = self._step_of(fixed_step)._replace(proposes=True)
+        return self._moved(*self._move(move, weights))
 
     def step_together(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
         """Step towards the proposals with one step size for all."""
@@ -185,8 +207,20 @@ class Distributions(Stateful, ABC):
         size = LINE_SEARCH if fixed_step is None else fixed_step
         return Move(False, True, self._temperature, size)
 
-    def _move_all(self, move: Move, weights: Floats) -> BlockUpdate:
-        return self._moved(*self._move(move, slice(0, len(self._proposals.examples)), weights))
+    def _add_direction(self, direction: Floats) -> float:
+        """Add the change of the weights by a whole step; returns that of the linear term."""
+        return self._move(Move(False, False, 0.0, LINE_SEARCH), direction)[1]
+
+    def _move(
+        self, move: Move, weights: Floats, part: slice | None = None
+    ) -> tuple[float, float, float]:
+        """Make a `Move` with all examples of the proposals, or some."""
+        found = self._proposals
+        first, last = (part.start, part.stop) if part else (0, len(found.examples))
+        return self.move_examples(
+            self._data, self._first, self.point.masses, found, first, last,
+            move, self._table(weights), self._scratch(),
+        )  # fmt: skip
 
     def _moved(self, gain: float, linear: float, work: float) -> BlockUpdate:
         """Update the linear term, and forget the proposals."""
@@ -195,17 +229,6 @@ class Distributions(Stateful, ABC):
         cost = self.oracle.C[found.examples]
         gap = float(cost @ (found.hinges - found.values))
         return BlockUpdate(gain, gap, float(cost @ found.hinges), work)
-
-    def _start(self, temperature: float) -> None:
-        """Go from uniform distributions to where a solve starts."""
-        share = 0.0
-        if temperature > 0.0:
-            weights, linear = self.expectations()
-            share = float(best_step(linear, float(weights @ weights), LONGEST))
-        for mass, places in zip(self.point.masses, self._true_places(), strict=True):
-            mass *= share
-            mass[places] += 1.0 - share
-        self.linear = self.expectations()[1]
 
     def _room(self, examples: Order, for_all: bool) -> Proposals:
         """Arrays for proposals, contiguous or (not `for_all`) all in the same place."""
@@ -222,12 +245,13 @@ class Distributions(Stateful, ABC):
         """Where the probabilities of the true outputs are in each mass."""
 
     @abstractmethod
-    def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        """Propose or step (or both) example by example; returns gain, linear change, and work."""
+    def _scratch(self) -> Any:
+        """Scratch of one thread for `move_examples`."""
 
-    @abstractmethod
-    def _add_direction(self, direction: Floats) -> float:
-        """Add the change of the weights by a whole step; returns that of the linear term."""
+    def _table(self, weights: Floats) -> Floats:
+        """The weights in the shape that `move_examples` takes."""
+        table: Floats = self.oracle.layout.table(weights)
+        return table
 
 
 @inlined
@@ -321,6 +345,19 @@ def measure_rows(direction, table, touched, count):  # type: ignore[no-untyped-d
     return product, square
 
 
+@inlined
+def step_along(move, whole, direction, table, touched, count):  # type: ignore[no-untyped-def]
+    """Step along a direction that changes the linear term by `whole`, and set it to zero.
+
+    Returns the step size, and slope and square of `step_size`.
+    """
+    product, square = measure_rows(direction, table, touched, count)
+    slope = whole - product
+    step = step_size(move, slope, square)
+    move_and_clear(direction, step, table, touched, count)
+    return step, slope, square
+
+
 @compiled
 def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-untyped-def]
     """Make a step, and set the direction to zero."""
@@ -405,57 +442,6 @@ class _Data(NamedTuple):
     totals: Floats
 
 
-class ExplicitDistributions(Distributions):
-    """Probabilities and cuts of all outputs, to which the true one is added where it is missing."""
-
-    oracle: Oracle
-    point: ExplicitPoint
-
-    def __init__(self, oracle: Oracle, outputs: list[list[Any]], temperature: float) -> None:
-        found = [_cuts_of_all(oracle, b, listed) for b, listed in enumerate(outputs)]
-        sizes = np.array([len(cuts.losses) for cuts, _ in found])
-        cuts = Cuts.join([cuts for cuts, _ in found])
-        point = ExplicitPoint(
-            mass=np.repeat(1.0 / sizes, sizes),
-            examples=np.repeat(np.arange(oracle.n_examples), sizes),
-            outputs=cuts.outputs,
-        )
-        super().__init__(oracle, point, sizes)
-        first = self._first[0]
-        self._data = _Data(first, cuts.starts, cuts.columns, cuts.values, cuts.losses, oracle.C)
-        self._of_y_true = first[:-1] + np.array([y_true for _, y_true in found])
-        self._scratch = np.zeros(oracle.n_features)
-        self._start(temperature)
-
-    def expectations(self) -> tuple[Floats, float]:
-        weights = np.zeros(self.oracle.n_features)
-        coef = self.oracle.C[self.point.examples] * self.point.mass
-        add_cuts(self._data.starts, self._data.columns, self._data.values, coef, weights)
-        return weights, float(coef @ self._data.losses)
-
-    def _true_places(self) -> tuple[Order, ...]:
-        return (self._of_y_true,)
-
-    def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        where = self._data, self._first, self.point.masses, self._proposals, part.start, part.stop
-        moved: tuple[float, float, float] = move_explicit(*where, move, weights, self._scratch)
-        return moved
-
-    def _add_direction(self, direction: Floats) -> float:
-        where = self._data, self._first, self.point.masses, self._proposals
-        return float(add_all_explicit(*where, direction))
-
-
-def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
-    """Cuts of all outputs of example `b`, and which is true: the one without entries or loss."""
-    cuts = oracle.cuts_of(np.full(len(outputs), b), outputs)
-    zero = np.flatnonzero((np.diff(cuts.starts) == 0) & (cuts.losses == 0.0))
-    if len(zero) or not isinstance(oracle, PythonOracle):
-        return cuts, int(zero[0])
-    outputs = [*outputs, oracle.Y[b]]
-    return oracle.cuts_of(np.full(len(outputs), b), outputs), len(outputs) - 1
-
-
 @inlined
 def propose_example(data, b, old, temperature, weights, new):  # type: ignore[no-untyped-def]
     """Set the distribution to step towards; returns the hinge and the mean slope."""
@@ -505,7 +491,7 @@ def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no
 
 @compiled
 def move_explicit(data, starts, masses, found, first, last, move, weights, scratch):  # type: ignore[no-untyped-def]
-    """`Distributions._move` on explicit probabilities.
+    """`Distributions.move_examples` on explicit probabilities.
 
     Parameters
     ----------
@@ -536,17 +522,57 @@ def move_explicit(data, starts, masses, found, first, last, move, weights, scrat
             gain += step * (slope - 0.5 * step * square)
             linear += step * whole
             work += 4 * (stop - start)
+        elif not move.proposes:
+            linear += add_change(data, b, old, new, 1.0, weights)
     return gain, linear, work
 
 
-@compiled
-def add_all_explicit(data, starts, masses, found, direction):  # type: ignore[no-untyped-def]
-    """`Distributions._add_direction` on explicit probabilities."""
-    linear = 0.0
-    for k in range(len(found.examples)):
-        old, new = old_and_new(starts, masses, found, 0, k)
-        linear += add_change(data, found.examples[k], old, new, 1.0, direction)
-    return linear
+class ExplicitDistributions(Distributions):
+    """Probabilities and cuts of all outputs, to which the true one is added where it is missing."""
+
+    move_examples = staticmethod(move_explicit)
+
+    oracle: Oracle
+    point: ExplicitPoint
+
+    def __init__(self, oracle: Oracle, outputs: list[list[Any]], temperature: float) -> None:
+        found = [_cuts_of_all(oracle, b, listed) for b, listed in enumerate(outputs)]
+        sizes = np.array([len(cuts.losses) for cuts, _ in found])
+        cuts = Cuts.join([cuts for cuts, _ in found])
+        point = ExplicitPoint(
+            mass=np.repeat(1.0 / sizes, sizes),
+            examples=np.repeat(np.arange(oracle.n_examples), sizes),
+            outputs=cuts.outputs,
+        )
+        first = starts_of(sizes)
+        data = _Data(first, cuts.starts, cuts.columns, cuts.values, cuts.losses, oracle.C)
+        self._of_y_true = first[:-1] + np.array([y_true for _, y_true in found])
+        super().__init__(oracle, point, data, (sizes,), temperature)
+
+    def expectations(self) -> tuple[Floats, float]:
+        weights = np.zeros(self.oracle.n_features)
+        coef = self.oracle.C[self.point.examples] * self.point.mass
+        add_cuts(self._data.starts, self._data.columns, self._data.values, coef, weights)
+        return weights, float(coef @ self._data.losses)
+
+    def _true_places(self) -> tuple[Order, ...]:
+        return (self._of_y_true,)
+
+    def _table(self, weights: Floats) -> Floats:
+        return weights
+
+    def _scratch(self) -> Floats:
+        return self._direction
+
+
+def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
+    """Cuts of all outputs of example `b`, and which is true: the one without entries or loss."""
+    cuts = oracle.cuts_of(np.full(len(outputs), b), outputs)
+    zero = np.flatnonzero((np.diff(cuts.starts) == 0) & (cuts.losses == 0.0))
+    if len(zero) or not isinstance(oracle, PythonOracle):
+        return cuts, int(zero[0])
+    outputs = [*outputs, oracle.Y[b]]
+    return oracle.cuts_of(np.full(len(outputs), b), outputs), len(outputs) - 1
 
 
 @runtime_checkable

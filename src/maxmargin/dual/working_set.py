@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import add_scattered, add_to, gathered_product
+from maxmargin.core.arrays import Floats, Order, check_finite, check_indices, check_shape
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.checks import check_finite, check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
@@ -28,9 +28,6 @@ from maxmargin.dual.gram import (
     product_with_spread,
     spread,
 )
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
 

@@ -16,8 +16,8 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from maxmargin.core.arrays import Floats, check_shape
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.checks import check_shape
 from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status
 from maxmargin.estimators.convergence import NotConvergedWarning, likely_cause
 from maxmargin.estimators.declared import Documented, estimator, fitted
@@ -66,8 +66,6 @@ def callers_level() -> int:
         level += 1
     return level
 
-
-Floats = NDArray[np.float64]
 
 MOST_THREADS = 1024
 """More than any machine has use for: a number in a file must not be able to ask for them."""

@@ -1,22 +1,20 @@
-"""Checks of input; errors say in one sentence what is wrong, where, and what to do."""
+"""Checks of what estimators are given, by scikit-learn's validation and in sentences of our own."""
 
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import (
     _check_feature_names,
-    check_consistent_length,
     check_is_fitted,
     column_or_1d,
     validate_data,
 )
 
-from maxmargin.core.inputs import check_kinds, check_moderate
-
-Floats = NDArray[np.float64]
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import check_bias, check_kinds, check_lengths, check_moderate, costs
 
 
 def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> Any:
@@ -80,29 +78,6 @@ def check_labels(y: Any, name: str) -> NDArray[Any]:
         raise ValueError(one_sentence(str(error), y, "y")) from error
 
 
-def check_several(classes: NDArray[Any], name: str) -> None:
-    """Refuse a single class."""
-    if len(classes) < 2:
-        raise ValueError(
-            f"{name} needs examples of at least two classes, but y holds only one class, "
-            f"{classes.tolist()[0]!r}."
-        )
-
-
-def check_k(k: int) -> int:
-    """Refuse a number of best outputs below one."""
-    if k < 1:
-        raise ValueError(f"k must be at least 1, but is {k}.")
-    return int(k)
-
-
-def check_temperature(temperature: float) -> float:
-    """Refuse a temperature that scores cannot be divided by."""
-    if not temperature > 0.0:
-        raise ValueError(f"temperature must be positive, but is {temperature}.")
-    return float(temperature)
-
-
 def one_sentence(message: str, values: Any, name: str) -> str:
     """Scikit-learn's complaint about an array, without the print-out of the array."""
     if message.startswith("Complex data not supported"):
@@ -119,12 +94,24 @@ def one_sentence(message: str, values: Any, name: str) -> str:
     return message
 
 
-def check_lengths(X: Any, y: Any) -> None:
-    """Refuse another number of targets than of rows."""
-    try:
-        check_consistent_length(X, y)
-    except ValueError as error:
+def check_samples(X: Any, y: Any, name: str) -> tuple[Any, NDArray[Any]]:
+    """Checked features, and labels, one for each row."""
+    y = check_labels(y, name)
+    X = check_features(X, name)
+    check_lengths(X, y)
+    return X, y
+
+
+def check_weighted(
+    estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
+) -> tuple[Any, NDArray[Any], Floats]:
+    """Features, labels and the C of each example of a linear estimator; see `costs`."""
+    X, y = check_samples(X, y, type(estimator).__name__)
+    if estimator.fit_intercept:
+        check_bias(estimator.intercept_scaling)
+    elif alone and not np.any(X.data if sp.issparse(X) else X):
         raise ValueError(
-            f"X has {X.shape[0]} rows but y has {len(y)} entries (inconsistent numbers of "
-            f"samples): give one target for each row."
-        ) from error
+            "Every row of X is zero and fit_intercept is False, so there is nothing to learn "
+            "from: check how X was made."
+        )
+    return X, y, costs(estimator, len(y), sample_weight, alone)

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.result import Result
-
-Floats = NDArray[np.float64]
 
 LARGE_FEATURE = 100.0
 """Features above this are likely to be the cause."""

@@ -18,8 +18,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.core.checks import check_shape, conforms
-from maxmargin.core.inputs import check_loss_matrix, label_array
+from maxmargin.core.arrays import Floats, check_shape, conforms
+from maxmargin.core.inputs import check_loss_matrix, check_several, costs, label_array
 from maxmargin.core.kernel import (
     NAMES,
     SAMPLE,
@@ -39,22 +39,20 @@ from maxmargin.core.kernel_oracle import (
     class_scores,
     predict,
 )
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import Problem, check_instance
-from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import (
     CertifiedEstimator,
     StoredEstimator,
     check_classes,
     check_weights,
 )
-from maxmargin.estimators.checks import check_features, check_several
+from maxmargin.estimators.checks import check_features, check_rows
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import PROBLEM_ARGUMENTS, HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.training.fit import costs, train_oracle
-
-Floats = NDArray[np.float64]
+from maxmargin.training.fit import train_oracle
 
 _PER_COMPONENT = 20
 """Rows that a pivot is chosen among, for each component: enough, and their cost is O(k^3)."""
@@ -135,8 +133,9 @@ class KernelEstimator(CertifiedEstimator):
         if isinstance(self._problem, KernelClasses):
             check_classes(self.classes_, len(self._problem.classes))
 
-    def _fit_oracle(self, oracle: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
+    def _fit_oracle(self, oracle: Any, auto: Any, X: Any, Y: Any) -> None:
         """Train; if the problem fails on the way, the estimator keeps what was learned before."""
+        problem, solver = oracle.problem, auto if self.solver == "auto" else self.solver
 
         def attributes(model: Any) -> dict[str, Any]:
             known = {"classes_": problem.classes} if isinstance(problem, KernelClasses) else {}
@@ -146,9 +145,7 @@ class KernelEstimator(CertifiedEstimator):
                 "_problem": problem,
             }
 
-        shape = type(solver), len(oracle.C)
-        train_oracle(self, solver, oracle, X, Y, attributes, shape)
-        return self
+        train_oracle(self, solver, oracle, X, Y, attributes, (type(solver), len(oracle.C)))
 
 
 @estimator
@@ -231,40 +228,35 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
             raise ValueError(f"X has {n} inputs but y has {len(y)} outputs: give one for each.")
         if not n:
             raise ValueError("X is empty: there is nothing to learn from.")
-        C = costs(self, n, sample_weight)
-        if isinstance(self.problem, Multiclass):
-            return self._fit_classes(X, y, C)
-        if isinstance(self.solver, KernelClassesDual):
+        C, kernel, problem, rows = costs(self, n, sample_weight), self._kernel(), self.problem, X
+        is_plain = takes_rows = False
+        if isinstance(problem, Multiclass):
+            classes = _classes_of(problem, y)
+            problem = KernelClasses(classes, check_loss_matrix(problem.loss_matrix, classes))
+            inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
+            takes_rows = _takes_rows(inner)
+            rows = check_features(X, type(self).__name__) if takes_rows else inner.rows(X)
+            # With a loss of one for every mistake, both rescalings are the same.
+            same = np.array_equal(problem.loss_matrix, 1.0 - np.eye(len(classes)))
+            is_plain = self.rescaling == "margin" or same
+            is_plain &= not isinstance(kernel, ProductKernel)
+        elif isinstance(self.solver, KernelClassesDual):
             raise ValueError("KernelClassesDual is for Multiclass only: use MiniBatchDual.")
-        return self._fit_listed(self.problem, X, y, C)
-
-    def _fit_listed(self, problem: Any, X: Any, y: Any, C: Floats) -> Self:
-        oracle = KernelOracle(problem, X, y, C, self._kernel(), self.rescaling)
-        solver = MiniBatchDual() if self.solver == "auto" else self.solver
-        return self._fit_oracle(oracle, oracle.problem, solver, X, y)
-
-    def _fit_classes(self, X: Any, y: Any, C: Floats) -> Self:
-        kernel = self._kernel()
-        classes = _classes_of(self.problem, y)
-        problem = KernelClasses(classes, check_loss_matrix(self.problem.loss_matrix, classes))
-        given, X = X, self._rows(X, kernel)
-        # With a loss of one for every mistake, both rescalings are the same.
-        same = np.array_equal(problem.loss_matrix, 1.0 - np.eye(len(classes)))
-        is_plain = not isinstance(kernel, ProductKernel) and (self.rescaling == "margin" or same)
+        oracle: Any
+        auto: Any = MiniBatchDual()
         if is_plain and not isinstance(self.solver, MiniBatchDual):
             labels = np.array([problem.number(label) for label in y], dtype=np.int64)
-            oracle = ClassOracle(problem, X, labels, C, kernel)
-            solver = KernelClassesDual() if self.solver == "auto" else self.solver
-            self._fit_oracle(oracle, problem, solver, X, y)
+            oracle, auto = ClassOracle(problem, rows, labels, C, kernel), KernelClassesDual()
         elif isinstance(self.solver, KernelClassesDual):
             raise ValueError(
                 "KernelClassesDual has a kernel of labels and margin rescaling built in: use "
                 "MiniBatchDual."
             )
         else:
-            self._fit_listed(problem, X, y, C)
-        if _takes_rows(kernel):
-            validate_data(self, given, skip_check_array=True)
+            oracle = KernelOracle(problem, rows, y, C, kernel, self.rescaling)
+        self._fit_oracle(oracle, auto, rows, y)
+        if takes_rows:
+            validate_data(self, X, skip_check_array=True)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -292,9 +284,7 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         if not isinstance(self._problem, KernelClasses):
             return np.array([score for _, score in self._predicted(X)])
         kernel = self.model_.kernel.parts
-        rows = self._rows(X, kernel)
-        if _takes_rows(kernel):
-            validate_data(self, X, reset=False, skip_check_array=True)
+        rows = check_rows(self, X) if _takes_rows(kernel) else kernel.rows(X)
         with Threads(self.n_jobs) as threads:
             return class_scores(self.model_, self._problem.codes, rows, threads)
 
@@ -317,12 +307,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         with Threads(self.n_jobs) as threads:
             return predict(self._problem, self.model_, X, threads)
 
-    def _rows(self, X: Any, kernel: Any) -> Any:
-        """Checked features, unless the kernel takes anything."""
-        if _takes_rows(kernel):
-            return check_features(X, type(self).__name__)
-        return _inner(kernel).rows(X)
-
 
 def _classes_of(problem: Multiclass, y: Sequence[Any]) -> NDArray[Any]:
     """The classes given, which must include all of the training data, or those of the data."""
@@ -338,13 +322,9 @@ def _classes_of(problem: Multiclass, y: Sequence[Any]) -> NDArray[Any]:
     return classes
 
 
-def _inner(kernel: Any) -> Any:
-    return kernel.parts if isinstance(kernel, ProductKernel) else kernel
-
-
-def _takes_rows(kernel: Any) -> bool:
+def _takes_rows(kernel: Kernel) -> bool:
     """Whether a kernel compares rows of numbers, rather than pairs of any objects."""
-    return not getattr(_inner(kernel), "pairwise", False)
+    return not getattr(kernel, "pairwise", False)
 
 
 @estimator
@@ -474,10 +454,7 @@ class LowRankKernel(
         features : ndarray of shape (n_samples, rank)
             One row for each of `X`.
         """
-        check_is_fitted(self)
-        rows = check_features(X, type(self).__name__)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return np.asarray(self.kernel_(rows, self.basis_) @ self.inverse_.T)
+        return np.asarray(self.kernel_(check_rows(self, X), self.basis_) @ self.inverse_.T)
 
     @property
     def _n_features_out(self) -> int:

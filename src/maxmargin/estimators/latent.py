@@ -7,14 +7,16 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.latent import LatentOracle, as_pair, make_latent_oracle
+from maxmargin.core.inputs import costs
+from maxmargin.core.latent import LatentOracle, LatentProblem, as_pair, make_latent_oracle
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
 from maxmargin.estimators.base import callers_level, check_weights
@@ -25,14 +27,7 @@ from maxmargin.estimators.structured import (
     StructuredEstimator,
 )
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
-from maxmargin.training.fit import costs, make_solver, train
-
-Floats = NDArray[np.float64]
-
-METHODS = [
-    "joint_feature", "loss", "inference", "loss_augmented_inference", "latent", "init_latent",
-]  # fmt: skip
-"""Methods of a problem with latent variables."""
+from maxmargin.training.fit import make_solver, train
 
 
 @estimator
@@ -108,14 +103,14 @@ class LatentEstimator(StructuredEstimator):
         self, latent: LatentOracle, X: Any, y: Any, attributes: Any, initial: Any = None
     ) -> None:
         """Train; if the problem fails on the way, the estimator keeps what was learned before."""
-        start = getattr(self, "_end", None) if self.warm_start else None
         procedure = ConvexConcave(
             solver=make_solver(self.solver),
             restarts=self.restarts,
             max_imputations=self.max_imputations,
+            initial=initial,
+            again=getattr(self, "_end", None) if self.warm_start else None,
         )
-        solve = partial(procedure.solve, latent, initial=initial, start=start)
-        result = train(self, X, y, solve, attributes)
+        result = train(self, X, y, partial(procedure.solve, latent), attributes)
         end = LatentStart(result.weights, result.dual_point)
         self._end = end if self.warm_start else None
         self._warn_unless_converged(result, X)
@@ -174,7 +169,7 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     See `LatentProblem`.
     """
 
-    _parameter_constraints = {"problem": [HasMethods(METHODS)]}
+    _parameter_constraints = {"problem": [HasMethods(sorted(LatentProblem.__abstractmethods__))]}
 
     _arguments = PROBLEM_ARGUMENTS
 
@@ -247,8 +242,5 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""
-        losses = [
-            self.problem.loss(y_true, y_pred)
-            for y_true, y_pred in zip(y, self.predict(X), strict=True)
-        ]
-        return -float(np.mean(losses))
+        pairs = zip(y, self.predict(X), strict=True)
+        return -float(np.mean([self.problem.loss(*pair) for pair in pairs]))

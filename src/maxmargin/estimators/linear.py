@@ -2,8 +2,8 @@
 
 import threading
 import time
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import field
 from functools import partial
 from numbers import Real
 from typing import Any, Self
@@ -17,41 +17,30 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.checks import check_finite
-from maxmargin.core.inputs import LARGEST, are_moderate, as_floats, check_bias, first_immoderate
+from maxmargin.core.arrays import Floats, check_finite
+from maxmargin.core.inputs import LARGEST, are_moderate, as_floats, check_costs, first_immoderate
 from maxmargin.core.linear import (
     GaussianPrior,
     LinearProblem,
+    LinearTask,
     OneVersusRest,
     ScalarProblem,
-    WhitenedFeatures,
+    unwhitened,
 )
 from maxmargin.core.result import Result
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, check_weights
-from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
+from maxmargin.estimators.checks import check_rows, check_weighted
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual
-from maxmargin.training.fit import check_costs, costs, refuse_checkpoint, train
+from maxmargin.training.fit import refuse_checkpoint, train
 from maxmargin.training.streams import CheckedExamples, LinearStream
 
-Floats = NDArray[np.float64]
-
-SPARSE_BELOW, DENSE_ABOVE = 0.3, 0.7
+_SPARSE_BELOW, _DENSE_ABOVE = 0.3, 0.7
 """Fractions of non-zeros below which a sparse matrix is faster, and above which a dense one is."""
-
-
-class Targets(ABC):
-    """Training targets as an estimator encodes them, and the number of outputs."""
-
-    n_outputs: int
-
-    @abstractmethod
-    def problem(self, shared: dict[str, Any]) -> LinearProblem | OneVersusRest:
-        """The optimisation problem on features and geometry `shared`, which holds `C`."""
 
 
 @estimator
@@ -98,6 +87,8 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         "solver": [StrOptions({"auto"}), SequentialDual, StreamedDual],
     }
 
+    _check_samples = check_weighted
+
     _arguments = """
     Cs : array-like of float
         Values of C, in any order.
@@ -137,8 +128,8 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         self.coef_ = smaller(np.where(keep, dense(self.coef_), 0.0))
 
     @abstractmethod
-    def _set_weights(self, targets: Any, weights: Floats, intercept: Floats) -> dict[str, Any]:
-        """Set weights of shape (n_features, n_outputs) and intercepts of shape (n_outputs,)."""
+    def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
+        """Fitted attributes, of shapes (n_features, n_outputs) and (n_outputs,) weights."""
 
     @property
     def _solver(self) -> SequentialDual:
@@ -158,132 +149,65 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             )
         return StreamedDual() if self.solver == "auto" else self.solver
 
-    @property
-    def _bias(self) -> float:
-        return float(self.intercept_scaling) if self.fit_intercept else 0.0
-
-    def _features(self, X: Any, n_outputs: int) -> WhitenedFeatures:
-        prior = self.prior
-        if isinstance(prior, tuple):
-            if len(prior) != 2:
-                raise ValueError(
-                    f"prior must be a GaussianPrior or a pair (mean, covariance), but has "
-                    f"{len(prior)} parts."
-                )
-            prior = GaussianPrior(*prior)
-        n_entries = X.shape[0] * X.shape[1]
-        if sp.issparse(X) and X.nnz > DENSE_ABOVE * n_entries:
-            X = X.toarray()
-        elif not sp.issparse(X) and np.count_nonzero(X) < SPARSE_BELOW * n_entries:
-            X = sp.csr_array(X)
-        features = (prior or GaussianPrior()).whiten(X, n_outputs)
-        self._check_geometry(features)
-        if self.nonnegative and not features.keeps_signs:
-            raise ValueError(
-                "nonnegative=True needs a prior with a diagonal covariance, not a full one: with a "
-                "full covariance the bounds do not separate."
-            )
-        return features
-
-    def _check_geometry(self, features: WhitenedFeatures) -> None:
-        """Refuse a prior, or a constant feature, that makes huge features of moderate ones."""
-        check_bias(self._bias)
-        if self.prior is None:
-            return
-        origin = np.zeros((0, 1)) if features.origin is None else features.origin
-        if first_immoderate(features.X) is not None or first_immoderate(origin) is not None:
-            raise ValueError(
-                f"The prior scales features or weights beyond {LARGEST:g}, whose squares overflow: "
-                f"take a mean and a covariance nearer to 1."
-            )
-
-    def _origin(self, features: WhitenedFeatures) -> Floats | None:
-        if features.origin is None or not features.origin.any():
-            return None
-        return np.vstack([features.origin, np.zeros(features.origin.shape[1])])
-
-    def _fit(self, X: Any, y: Any, targets: Targets, C: Floats, original_X: Any) -> Self:
+    def _fit(self, X: Any, rows: Any, y: Any, task: LinearTask) -> Self:
         """Fit with everything checked; nothing of the estimator changes before the end."""
         start = getattr(self, "_warm", None) if self.warm_start else None
-        if start is not None and start[0].shape != (X.shape[0], targets.n_outputs):
-            start = None
-        result = self._fit_from(start, X, y, targets, C, original_X, threading.Event())
+        result = self._fit_from(start, X, rows, y, task)
         self._warm = (result.dual_point, self.C) if self.warm_start else None
-        self._warn_unless_converged(result, X)
+        self._warn_unless_converged(result, rows)
         return self
 
     def _fit_from(
         self,
         start: tuple[Floats, float] | None,
         X: Any,
+        rows: Any,
         y: Any,
-        targets: Targets,
-        C: Floats,
-        original_X: Any,
-        cancelled: threading.Event,
+        task: LinearTask,
+        cancelled: threading.Event | None = None,
     ) -> Result:
         """Fit from the dual point of another C."""
-        features = self._features(X, targets.n_outputs)
-        problem = self._problem(features, targets, C)
-        carried = None if start is None else _carried_over(problem, *start, self.C)
-
-        def attributes(weights: Floats) -> dict[str, Any]:
-            return self._model(features, targets, weights)
-
-        solve = partial(self._solver.solve, problem, start=carried)
-        result: Result = train(self, X, y, solve, attributes, cancelled)
-        validate_data(self, original_X, skip_check_array=True)
+        carried = None if start is None else _carried_over(task.problem, *start, self.C)
+        solve = partial(self._solver.solve, task.problem, start=carried)
+        result: Result = train(self, rows, y, solve, partial(self._attributes, task), cancelled)
+        validate_data(self, X, skip_check_array=True)
         self._online = None
         return result
 
-    def _problem(
-        self, features: WhitenedFeatures, targets: Targets, C: Floats
-    ) -> LinearProblem | OneVersusRest:
-        return targets.problem(
-            {
-                "X": features.X,
-                "C": C,
-                "bias": self._bias,
-                "nonnegative": self.nonnegative,
-                "origin": self._origin(features),
-            }
-        )
-
-    def _model(
-        self, features: WhitenedFeatures, targets: Targets, weights: Floats
-    ) -> dict[str, Any]:
-        """Fitted attributes that weights in the space of `features` make up."""
-        original = features.unwhiten(weights[:-1])
-        fitted = self._set_weights(targets, original, self._bias * weights[-1])
-        return fitted | {"n_features_in_": len(original)}
+    def _attributes(self, task: LinearTask, weights: Floats) -> dict[str, Any]:
+        """Fitted attributes that weights for the features of a problem make up."""
+        coef = unwhitened(weights[:-1], task.root)
+        return self._model(task, coef, task.bias * weights[-1]) | {"n_features_in_": len(coef)}
 
     def _fit_source(self, stream: LinearStream) -> Self:
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = train(
-            self, stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)
+            self,
+            stream.source,
+            None,
+            solve,
+            lambda weights: self._attributes(stream.about, weights),
         )
         self.__dict__.pop("feature_names_in_", None)
         self._warm = self._online = None
         self._warn_unless_converged(result, None)
         return self
 
-    def _learn_online(self, original_X: Any, X: Any, targets: Targets, C: Floats) -> Self:
+    def _learn_online(self, X: Any, task: LinearTask) -> Self:
         """Dual coordinate steps on further examples, which have been checked."""
         online = self._online
-        validate_data(self, original_X, reset=online is None, skip_check_array=True)
+        validate_data(self, X, reset=online is None, skip_check_array=True)
         refuse_checkpoint(self)
         solver = self._streamed_solver
-        features = self._features(X, targets.n_outputs)
-        problem = self._problem(features, targets, C)
         if online is None:
             seed = int(check_random_state(self.random_state).randint(2**31))
             online = OnlineDual(solver.cache_bytes, seed)
         started = time.perf_counter()
-        online.learn(problem, self.n_jobs, Stopping.within(self.tol))
+        online.learn(task.problem, self.n_jobs, Stopping.within(self.tol))
         before = self.history_ if online.calls > 1 else []
         seconds = time.perf_counter() - started + (before[-1].seconds if before else 0.0)
         self.__dict__.update(
-            self._model(features, targets, online.weights)
+            self._attributes(task, online.weights)
             | {
                 "certificate_": online.certificate,
                 "history_": [*before, online.as_iteration(seconds)],
@@ -295,9 +219,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         )
         return self
 
-    def _fit_path(
-        self, X: Any, y: Any, targets: Targets, C: Floats, original_X: Any, Cs: ArrayLike
-    ) -> list[Self]:
+    def _fit_path(self, X: Any, rows: Any, y: Any, task: LinearTask, Cs: ArrayLike) -> list[Self]:
         """One fit for each C, from the smallest up, each started from the one before."""
         given = np.atleast_1d(as_floats(Cs, "Cs"))
         if given.ndim != 1 or not given.size or not (np.isfinite(given) & (given > 0)).all():
@@ -308,27 +230,14 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         cancelled = threading.Event()  # Ctrl-C ends the fits that are still to come, too
         for value in sorted(set(values)):
             model = clone(self).set_params(C=value)
-            scaled = check_costs(C * (value / self.C))
-            result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
+            problem = task.problem.scaled(value / self.C)
+            check_costs(problem.parts[0].C)
+            own = task._replace(problem=problem)
+            result = model._fit_from(start, X, rows, y, own, cancelled)
             start = (result.dual_point, value)
-            model._warn_unless_converged(result, X)
+            model._warn_unless_converged(result, rows)
             models[value] = model
         return [models[value] for value in values]
-
-    def _check_samples(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
-    ) -> tuple[Any, NDArray[Any], Floats]:
-        """Checked features, targets and the C of each example; not `alone`: a batch of more."""
-        name = type(self).__name__
-        y = check_labels(y, name)
-        X = check_features(X, name)
-        check_lengths(X, y)
-        if alone and not self.fit_intercept and not np.any(X.data if sp.issparse(X) else X):
-            raise ValueError(
-                "Every row of X is zero and fit_intercept is False, so there is nothing to learn "
-                "from: check how X was made."
-            )
-        return X, y, costs(self, X.shape[0], sample_weight, alone)
 
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""
@@ -343,31 +252,59 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         return tags
 
 
+def geometry(estimator: Any, X: Any, n_outputs: int) -> tuple[dict[str, Any], Floats | None]:
+    """Features and geometry of the weights, as problems take them, and the root of the prior."""
+    n_entries = X.shape[0] * X.shape[1]
+    if sp.issparse(X) and X.nnz > _DENSE_ABOVE * n_entries:
+        X = X.toarray()
+    elif not sp.issparse(X) and np.count_nonzero(X) < _SPARSE_BELOW * n_entries:
+        X = sp.csr_array(X)
+    origin = root = None
+    if estimator.prior is not None:
+        X, origin, root = _prior(estimator.prior).whiten(X, n_outputs)
+        known = np.zeros((1, n_outputs)) if origin is None else origin
+        if first_immoderate(X) is not None or first_immoderate(known) is not None:
+            raise ValueError(
+                f"The prior scales features or weights beyond {LARGEST:g}, whose squares overflow: "
+                f"take a mean and a covariance nearer to 1."
+            )
+        if estimator.nonnegative and root is not None and root.ndim == 2:
+            raise ValueError(
+                "nonnegative=True needs a prior with a diagonal covariance, not a full one: with a "
+                "full covariance the bounds do not separate."
+            )
+        origin = np.vstack([known, np.zeros(n_outputs)]) if known.any() else None
+    bias = float(estimator.intercept_scaling) if estimator.fit_intercept else 0.0
+    return {"X": X, "bias": bias, "origin": origin, "nonnegative": estimator.nonnegative}, root
+
+
+def _prior(prior: Any) -> GaussianPrior:
+    if isinstance(prior, GaussianPrior):
+        return prior
+    if len(prior) != 2:
+        raise ValueError(
+            f"prior must be a GaussianPrior or a pair (mean, covariance), but has "
+            f"{len(prior)} parts."
+        )
+    return GaussianPrior(*prior)
+
+
 def _carried_over(
     problem: LinearProblem | OneVersusRest, dual_coef: Floats, old_C: float, new_C: float
-) -> Floats:
-    """Dual variables of another C as a start: as they are or in proportion, whichever is better."""
-    scaled = dual_coef * (new_C / old_C)
-    if isinstance(problem, OneVersusRest):
-        columns = [
-            _carried_over(part, dual_coef[:, [m]], old_C, new_C)
-            for m, part in enumerate(problem.parts)
-        ]
-        return np.hstack(columns)
-    candidates = [problem.feasible(dual_coef), problem.feasible(0.0 * dual_coef)]
-    if old_C != new_C:
-        candidates.append(problem.feasible(scaled))
-    return max(candidates, key=problem.dual)
+) -> Floats | None:
+    """Dual variables of another C as a start: as they are or in proportion, whichever is better.
 
-
-@dataclass(frozen=True)
-class _NumberTargets(Targets):
-    values: Floats
-    epsilon: float
-    n_outputs: int = 1
-
-    def problem(self, shared: dict[str, Any]) -> LinearProblem:
-        return ScalarProblem.epsilon_insensitive(self.values, self.epsilon, **shared)
+    None if they are of other examples or outputs.
+    """
+    parts = problem.parts
+    if dual_coef.shape != (parts[0].n_samples, len(parts) * parts[0].n_outputs):
+        return None
+    factors = [1.0, 0.0] if old_C == new_C else [1.0, 0.0, new_C / old_C]
+    columns = [
+        max((part.feasible(factor * own) for factor in factors), key=part.dual)
+        for part, own in zip(parts, np.split(dual_coef, len(parts), axis=1), strict=True)
+    ]
+    return np.hstack(columns)
 
 
 @estimator
@@ -419,35 +356,29 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     ) -> Self:
         """Train on examples and their target values."""
         if isinstance(X, Source):
-            weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
-            return self._fit_source(_NumberStream(self, X, y, weights))
-        return self._fit(*self._check(X, y, sample_weight), original_X=X)
+            return self._fit_source(_NumberStream(self, X, y, sample_weight))
+        rows, y, C = self._check_samples(X, y, sample_weight)
+        return self._fit(X, rows, y, self._task(rows, y, C))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from further examples, without those of earlier calls."""
         rows, y, C = self._check_samples(X, y, sample_weight, alone=False)
-        return self._learn_online(X, rows, self._targets(y), C)
+        return self._learn_online(X, self._task(rows, y, C))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def path(
         self, X: Any, y: ArrayLike, Cs: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> list[Self]:
         """A certified model for each C, each fit started from the one before."""
-        return self._fit_path(*self._check(X, y, sample_weight), original_X=X, Cs=Cs)
+        rows, y, C = self._check_samples(X, y, sample_weight)
+        return self._fit_path(X, rows, y, self._task(rows, y, C), Cs)
 
     def predict(self, X: Any) -> Floats:
         """Predicted values."""
         return self._scores(X)
 
-    def _check(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None
-    ) -> tuple[Any, Any, _NumberTargets, Floats]:
-        """Checked features, values, targets and costs."""
-        X, y, C = self._check_samples(X, y, sample_weight)
-        return X, y, self._targets(y), C
-
-    def _targets(self, y: NDArray[Any]) -> _NumberTargets:
+    def _task(self, X: Any, y: NDArray[Any], C: Floats) -> LinearTask:
         try:
             values = y.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -467,7 +398,9 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             )
         if self.epsilon > LARGEST:
             raise ValueError(f"epsilon is {self.epsilon:g}, but must not be beyond {LARGEST:g}.")
-        return _NumberTargets(values, float(self.epsilon))
+        shared, root = geometry(self, X, 1)
+        problem = ScalarProblem.epsilon_insensitive(values, float(self.epsilon), C, **shared)
+        return LinearTask(problem, root, shared["bias"])
 
     intercept_: float = fitted()
 
@@ -477,10 +410,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         check_weights("coef_", self.coef_, *one_row, self.n_features_in_)
         check_finite("intercept_", np.array(self.intercept_))
 
-    def _set_weights(
-        self, targets: _NumberTargets, weights: Floats, intercept: Floats
-    ) -> dict[str, Any]:
-        return {"coef_": weights[:, 0].copy(), "intercept_": float(intercept[0])}
+    def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
+        return {"coef_": coef[:, 0].copy(), "intercept_": float(intercept[0])}
 
 
 class _NumberStream(LinearStream):
@@ -488,5 +419,5 @@ class _NumberStream(LinearStream):
 
     estimator: LinearRegressor
 
-    def targets(self, examples: CheckedExamples) -> tuple[Targets, Floats]:
-        return self.estimator._targets(examples.y), examples.C
+    def task(self, examples: CheckedExamples) -> LinearTask:
+        return self.estimator._task(examples.X, examples.y, examples.C)

@@ -10,6 +10,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import (
     Initializable,
@@ -30,15 +31,12 @@ from maxmargin.training.fit import (
     Metadata,
     first_examples,
     fit_examples,
-    fit_source,
     known_metadata,
     partial_fit,
     survey_classes,
     train_as_hooked,
 )
 from maxmargin.training.partitions import Survey
-
-Floats = NDArray[np.float64]
 
 
 @estimator
@@ -107,16 +105,7 @@ class ExampleEstimator(HasEngine, RescaledEstimator):
         """Train on examples and their true outputs."""
         return self._fit(X, y, sample_weight)
 
-    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, **others: Any) -> Self:
-        """Fit to examples or a source; `others` are further arguments of `fit` and `_encode`."""
-        hooks: Any = self
-        if isinstance(X, Source):
-            fit_source(hooks, X, y=y, sample_weight=sample_weight, **others)
-            return self
-        examples = hooks._encode(X, y, None, **others)
-        fit_examples(hooks, *self._items(X, y, examples, **others), examples, sample_weight)
-        self._check_names(X, reset=True)
-        return self
+    _fit = fit_examples
 
     def _partial_fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: Any = None, **others: Any

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from maxmargin.core.arrays import SampledHash
-from maxmargin.core.checks import conforms
+from maxmargin.core.arrays import SampledHash, conforms
 from maxmargin.core.state import Stateful, UnwritableError, capture, restore
 from maxmargin.io.files import read_tensors, write_tensors
 
@@ -48,8 +47,8 @@ class _WholeHash(SampledHash):
             self.add(vars(value))
 
 
-_FORMAT = 3
-"""The first had no checksum, the second other names."""
+_FORMAT = 4
+"""The first had no checksum, the second other names, the third other states of linear duals."""
 
 
 class CheckpointWarning(UserWarning):

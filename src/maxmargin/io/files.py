@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.checks import conforms
+from maxmargin.core.arrays import conforms
 
 try:
     import fcntl
@@ -41,8 +41,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     `path` is no regular file, has no folder, or cannot be written to; what was there stays.
     """
     target = Path(os.path.realpath(path))
-    if not Path(path).name:
-        raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
     _refuse_others(Path(path), target)
     check_folder_of(target)
     _remove_stale(target)

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
-from maxmargin.core.checks import check_finite, check_types, conforms
+from maxmargin.core.arrays import check_finite, check_types, conforms
 from maxmargin.core.registry import as_named_now, class_named
 from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, refuse, restore
 from maxmargin.io.files import DamagedFileError, read_tensors, write_tensors

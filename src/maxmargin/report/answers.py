@@ -1,17 +1,18 @@
-"""Predictions beside the true outputs, for reports; structures register their own as `ANSWERS`."""
+"""Predictions beside the true outputs, for reports; structures register their own in `ANSWERS`."""
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats
 from maxmargin.report.markup import Markup, definitions, plural, tag
 from maxmargin.report.plots import Figures, Labels, flat_pairs, plot_predictions
-
-Floats = NDArray[np.float64]
 
 MAX_CHARACTERS, MAX_POSITIONS, MAX_DRAWN_WORDS = 300, 120, 40
 """How much is shown of one object, of one sequence, and of a sentence that is drawn."""
@@ -25,6 +26,10 @@ OUTSIDE = "O"
 
 NEGLIGIBLE = 1e-9
 """Fraction of the largest weight, below which weights are not shown."""
+
+
+Spans = Counter[tuple[str, int, int]]
+"""How often each label stands from one word to before another."""
 
 
 class ClassScore(NamedTuple):
@@ -46,28 +51,39 @@ class PairWeights(NamedTuple):
 
 
 class Answers:
-    """Predictions for test data beside the true outputs, of which only score and loss are known.
+    """A fitted estimator and its predictions for test data, if there are any.
 
-    `words` are what a reader sees of an example, or of its positions; `groups` the queries of
-    rankings.
+    Of outputs in general only score and loss are known. `words` are what a reader sees of an
+    example, or of its positions; `groups` the queries of rankings; `features` the names of columns,
+    if the estimator has none; `models` are estimators for other values of C.
     """
-
-    estimators: ClassVar[tuple[str, ...]] = ()
-    """Names of the classes of estimators whose predictions these are."""
 
     y_optional: ClassVar[bool] = False
     """Whether inputs may hold the true outputs, so that `y` can be left out."""
 
-    features: Sequence[str] | None = None
-    """Names of the columns, if the estimator has none."""
+    words_above: ClassVar[bool] = True
+    """Whether the words of an example are shown above a mistake."""
+
+    drawn: ClassVar[bool] = False
+    """Whether mistakes are drawings, for which short examples are taken if there are any."""
 
     unit = "example"
     legend = "The largest losses come first."
 
     def __init__(
-        self, estimator: Any, X: Any, y: Any, words: Sequence[Any] | None = None, groups: Any = None
+        self,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        words: Sequence[Any] | None = None,
+        groups: Any = None,
+        features: Sequence[str] | None = None,
+        models: Sequence[Any] | None = None,
     ) -> None:
         self.estimator, self.X, self.y, self.words, self.groups = estimator, X, y, words, groups
+        self.features, self.models, self.figures = features, models, Figures()
+        if X is None:
+            return
         self.y_true: Any = np.asarray(y) if hasattr(y, "iloc") else y
         self.predictions: Any = estimator.predict(X)
         if words is not None and len(words) != len(self.predictions):
@@ -75,20 +91,29 @@ class Answers:
                 f"words has {len(words)} entries for {len(self.predictions)} examples: give one "
                 f"for each."
             )
+        self.compare()
 
-    @staticmethod
-    def pair_weights(estimator: Any) -> list[PairWeights]:
+    def compare(self) -> None:
+        """Bring true outputs and predictions into the form in which they are compared."""
+
+    def pair_weights(self) -> list[PairWeights]:
         """Pairwise weights of labels, where there are any."""
         return []
 
-    @staticmethod
-    def feature_names(estimator: Any) -> Sequence[str] | None:
+    def feature_names(self) -> Sequence[str] | None:
         """Names of the features in the order of the weights, or None if they have none."""
-        if hasattr(estimator, "vocabulary_"):
-            return list(estimator.vocabulary_)
-        if hasattr(estimator, "feature_names_in_"):
-            return [str(name) for name in estimator.feature_names_in_]
+        if self.features:
+            return self.features
+        for name in ("vocabulary_", "feature_names_in_"):
+            if hasattr(self.estimator, name):
+                return [str(one) for one in getattr(self.estimator, name)]
         return None
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """Number of each class of the estimator."""
+        classes = getattr(self.estimator, "classes_", None)
+        return {} if classes is None else {name: at for at, name in enumerate(classes.tolist())}
 
     @property
     def size(self) -> str:
@@ -114,37 +139,46 @@ class Answers:
         """Scores of classes, a list for each kind of them."""
         return []
 
-    def plots(self, figures: Figures) -> Markup | None:
+    def plots(self) -> Markup | None:
         """Draw all predictions, where that helps."""
         return None
 
     def mistakes(self, most: int) -> list[Markup]:
-        """The worst predictions beside the true outputs, worst first."""
+        """The worst predictions beside the true outputs; of equally bad ones, the shortest."""
+        losses = self.losses()
+        lengths = np.array([self.length(i) for i in range(len(losses))])
+        shown = np.where(lengths <= MAX_DRAWN_WORDS, losses, 0.0) if self.drawn else losses
+        found = []
+        for i in worst(shown if shown.any() else losses, most, -lengths):
+            what, *parts = self.mistake(i, losses[i])
+            heading = tag("h3", f"{self.unit.capitalize()} {self.name(i)}: {what}")
+            words = self.words_of(i) if self.words_above else ""
+            above = tag("p", words, class_="shown") if words else None
+            found.append(tag("article", heading, above, *parts))
+        return found
+
+    def losses(self) -> Floats:
+        """How wrong the prediction for each example is."""
         loss = getattr(getattr(self.estimator, "problem", None), "loss", None)
         if loss is None:
-            return []
-        pairs = list(zip(self.y_true, self.predictions, strict=True))
-        losses = np.array([loss(y, z) for y, z in pairs], dtype=float)
-        return [
-            self.item(i, f"loss {losses[i]:.4g}", side_by_side(*map(text_of, pairs[i])))
-            for i in worst(losses, most)
-        ]
+            return np.zeros(len(self.predictions))
+        pairs = zip(self.y_true, self.predictions, strict=True)
+        return np.array([loss(y, z) for y, z in pairs], dtype=float)
 
-    def item(self, i: int, what: str, *parts: Any) -> Markup:
-        """One wrong prediction with its heading."""
-        shown = self.shown(i)
-        return tag(
-            "article",
-            tag("h3", f"{self.unit.capitalize()} {self.name(i)}: {what}"),
-            tag("p", shown, class_="shown") if shown else None,
-            *parts,
-        )
+    def length(self, i: int) -> int:
+        """How long an example is."""
+        return 0
+
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        """How wrong a prediction is, in words, and what is shown of it."""
+        pair = side_by_side(text_of(self.y_true[i]), text_of(self.predictions[i]))
+        return f"loss {loss:.4g}", pair
 
     def name(self, i: int) -> str:
         """What an example is called."""
         return str(i + 1)
 
-    def shown(self, i: int) -> str:
+    def words_of(self, i: int) -> str:
         """What a reader should see of an example."""
         if self.words is None:
             return ""
@@ -157,8 +191,7 @@ class LabelAnswers(Answers):
 
     legend = "Margin: the score of the true class less that of the predicted one."
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def compare(self) -> None:
         self.y_true, self.predictions = flat_pairs(np.asarray(self.y), self.predictions)
 
     def more_scores(self) -> list[tuple[str, float]]:
@@ -174,8 +207,7 @@ class LabelAnswers(Answers):
 
     def _places(self, labels: Labels) -> NDArray[np.int64]:
         """Which class of the estimator each is; -1 for one that it does not know."""
-        places = {name: i for i, name in enumerate(self.estimator.classes_.tolist())}
-        return np.array([places.get(y, -1) for y in labels.tolist()], dtype=np.int64)
+        return np.array([self.places.get(y, -1) for y in labels.tolist()], dtype=np.int64)
 
     def labels(self) -> tuple[Labels, Labels]:
         return self.y_true, self.predictions
@@ -183,55 +215,42 @@ class LabelAnswers(Answers):
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
         return [("Scores of each class", class_scores(self.y_true, self.predictions))]
 
-    def mistakes(self, most: int) -> list[Markup]:
-        """Those with the most negative margin."""
-        wrong = self.y_true != self.predictions
-        behind = np.where(wrong, np.maximum(self._behind(), 1e-300), 0.0)
-        chosen = worst(behind, most)
-        reasons = self._reasons(chosen)
-        found = []
-        for i in chosen:
-            seen = np.isfinite(behind[i])
-            what = f"margin {-behind[i]:.3g}" if seen else "a class that was not seen in training"
-            pair = side_by_side(self.y_true[i], tag("mark", self.predictions[i]))
-            found.append(self.item(i, what, pair, reasons.get(i)))
-        return found
-
-    def _behind(self) -> Floats:
+    def losses(self) -> Floats:
         """By how much the score of the true class is below the highest."""
         scores = np.asarray(self.estimator.decision_function(self.X))
         if scores.ndim == 1:
-            return np.asarray(np.abs(scores))  # of two classes one is wrong by all of it
-        places = self._places(self.y_true)
-        of_true_class = scores[np.arange(len(scores)), places]
-        return np.asarray(np.where(places < 0, np.inf, scores.max(axis=1) - of_true_class))
+            behind = np.abs(scores)  # of two classes one is wrong by all of it
+        else:
+            places = self._places(self.y_true)
+            of_true_class = scores[np.arange(len(scores)), places]
+            behind = np.where(places < 0, np.inf, scores.max(axis=1) - of_true_class)
+        return np.where(self.y_true != self.predictions, np.maximum(behind, 1e-300), 0.0)
 
-    def _reasons(self, chosen: list[int]) -> dict[int, Markup]:
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        seen = np.isfinite(loss)
+        what = f"margin {-loss:.3g}" if seen else "a class that was not seen in training"
+        pair = side_by_side(self.y_true[i], tag("mark", self.predictions[i]))
+        return what, pair, self._reasons(i)
+
+    def _reasons(self, i: int) -> Markup | None:
         """Features that contributed most to the wrong class, where weights say so."""
-        coef: Any = dense(getattr(self.estimator, "coef_", None))
-        classes = self.estimator.classes_.tolist()
-        if not chosen or np.ndim(coef) != 2 or isinstance(self.X, list | tuple):
-            return {}
-        table = sp.csr_array(self.X) if sp.issparse(self.X) else np.asarray(self.X)
-        rows = dense(table[chosen])
-        if rows.ndim != 2 or rows.shape[1] != coef.shape[1] or rows.dtype.kind not in "biuf":
-            return {}
-        names = self.features or self.feature_names(self.estimator)
-        found = {}
-        for i, row in zip(chosen, rows, strict=True):
-            if len(coef) == len(classes):
-                if self.y_true[i] not in classes:
-                    continue
-                said, true = (classes.index(one[i]) for one in (self.predictions, self.y_true))
-                weights = coef[said] - coef[true]
-            else:
-                positive = getattr(self.estimator, "pos_label_", classes[1])
-                weights = coef[0] if self.predictions[i] == positive else -coef[0]
-            largest, _ = strongest(weights * row, N_REASONS)
-            named = [f"{name_of(names, at)} ({weights[at] * row[at]:+.2g})" for at in largest]
-            text = f"Largest contributions to {self.predictions[i]}: {', '.join(named)}."
-            found[i] = tag("p", text, class_="note")
-        return found
+        true, said = self.y_true[i], self.predictions[i]
+        by_class = dict(weight_rows(self.estimator))
+        # Of two classes only one has weights: the other's are as good as zero.
+        weights = np.asarray(by_class.get(str(said), 0.0) - by_class.get(str(true), 0.0))
+        if true not in self.places or not weights.ndim or isinstance(self.X, list | tuple):
+            return None
+        row = dense(self._table[[i]])
+        if row.shape != (1, len(weights)) or row.dtype.kind not in "biuf":
+            return None
+        gains, names = weights * row[0], self.feature_names()
+        largest, _ = strongest(gains, N_REASONS)
+        named = ", ".join(f"{name_of(names, at)} ({gains[at]:+.2g})" for at in largest)
+        return tag("p", f"Largest contributions to {said}: {named}.", class_="note")
+
+    @cached_property
+    def _table(self) -> Any:
+        return sp.csr_array(self.X) if sp.issparse(self.X) else np.asarray(self.X)
 
 
 class NumberAnswers(Answers):
@@ -239,10 +258,8 @@ class NumberAnswers(Answers):
 
     legend = "The largest errors come first."
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def compare(self) -> None:
         self.y_true = np.asarray(self.y, dtype=float)
-        self.errors: Floats = self.predictions - self.y_true
 
     def more_scores(self) -> list[tuple[str, float]]:
         from sklearn import metrics
@@ -255,31 +272,30 @@ class NumberAnswers(Answers):
             ("Root mean squared error", float(metrics.root_mean_squared_error(*pair))),
         ]
 
-    def plots(self, figures: Figures) -> Markup:
-        return figures.draw(
-            lambda axes: plot_predictions(self.y_true, self.predictions, axes=axes),
+    def plots(self) -> Markup:
+        return self.figures.draw(
+            lambda axes: plot_predictions(self.y_true, self.predictions, axes),
             [
                 "Predicted against true values; perfect predictions lie on the line.",
                 "Histogram of the errors.",
             ],
         )
 
-    def mistakes(self, most: int) -> list[Markup]:
-        """The largest errors."""
-        found = []
-        for i in worst(np.abs(self.errors), most):
-            pair = side_by_side(f"{self.y_true[i]:.6g}", f"{self.predictions[i]:.6g}")
-            found.append(self.item(i, f"error {self.errors[i]:+.4g}", pair))
-        return found
+    def losses(self) -> Floats:
+        return np.asarray(np.abs(self.predictions - self.y_true))
+
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        true, said = self.y_true[i], self.predictions[i]
+        return f"error {said - true:+.4g}", side_by_side(f"{true:.6g}", f"{said:.6g}")
 
 
 class LabellingAnswers(Answers):
     """A label for each position of an example."""
 
     position = "position"
+    words_above = False
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def compare(self) -> None:
         self.legend = (
             f"From top to bottom: the {self.position}, its true label, its predicted label. Wrong "
             f"ones are marked."
@@ -287,6 +303,11 @@ class LabellingAnswers(Answers):
         self.y_true = self.true_labels(self.y)
         self._flat: tuple[Labels, Labels] = flat_pairs(self.y_true, self.predictions)
         check_words(self.words, [len(labels) for labels in self.y_true], "labels")
+        pairs = zip(self.y_true, self.predictions, strict=True)
+        self._wrong = [np.asarray(y) != np.asarray(z) for y, z in pairs]
+        self._chunks: list[ClassScore] = []
+        if look_like_chunks(np.union1d(*self._flat).tolist()):
+            self._chunks = chunk_scores(self.y_true, self.predictions)
 
     def true_labels(self, y: Any) -> Sequence[Any]:
         """Labels of the positions of each example."""
@@ -306,48 +327,36 @@ class LabellingAnswers(Answers):
     def more_scores(self) -> list[tuple[str, float]]:
         """Accuracy, with and without what is outside of chunks; whole examples; chunks."""
         y_true, predicted = self._flat
-        correct = y_true == predicted
-        whole = [np.array_equal(y, z) for y, z in zip(self.y_true, self.predictions, strict=True)]
+        correct, whole = y_true == predicted, np.array([not one.any() for one in self._wrong])
         found = [
             (f"Accuracy: fraction of {self.position}s whose label is correct", _mean(correct)),
-            (f"Fraction of {self.unit}s without any mistake", _mean(np.array(whole))),
+            (f"Fraction of {self.unit}s without any mistake", _mean(whole)),
         ]
-        if self._chunked:
+        if self._chunks:
             found.insert(1, ("Accuracy without the label O", _mean(correct[y_true != OUTSIDE])))
-            total = chunk_scores(self.y_true, self.predictions)[-1]
-            found.append(("F1 of chunks, as conlleval counts them", total.f1))
+            found.append(("F1 of chunks, as conlleval counts them", self._chunks[-1].f1))
         return found
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
         """Of labels, and of chunks if labels look like them."""
-        found = [("Scores of each label", class_scores(*self._flat))]
-        if self._chunked:
-            chunks = chunk_scores(self.y_true, self.predictions)
-            found.insert(0, ("Scores of chunks: extent and type must be correct", chunks))
-        return found
+        tables = {
+            "Scores of chunks: extent and type must be correct": self._chunks,
+            "Scores of each label": class_scores(*self._flat),
+        }
+        return [(caption, scores) for caption, scores in tables.items() if scores]
 
-    @property
-    def _chunked(self) -> bool:
-        return look_like_chunks(np.union1d(*self._flat).tolist())
+    def losses(self) -> Floats:
+        """How many labels are wrong."""
+        return np.array([float(wrong.sum()) for wrong in self._wrong])
 
-    def mistakes(self, most: int) -> list[Markup]:
-        """Those with the most wrong labels; of equal ones, the shorter."""
-        pairs = zip(self.y_true, self.predictions, strict=True)
-        wrong = [np.asarray(y) != np.asarray(z) for y, z in pairs]
-        losses = np.array([float(one.sum()) for one in wrong])
-        lengths = np.array([float(len(one)) for one in wrong])
-        found = []
-        for i in worst(losses, most, -lengths):
-            what = f"{losses[i]:.0f} of {plural(len(wrong[i]), self.position)} wrong"
-            found.append(self.item(i, what, self._tokens(i, wrong[i])))
-        return found
+    def length(self, i: int) -> int:
+        return len(self._wrong[i])
 
-    def shown(self, i: int) -> str:
-        """Nothing more: the words stand above their labels."""
-        return ""
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        return f"{loss:.0f} of {plural(self.length(i), self.position)} wrong", self._tokens(i)
 
-    def _tokens(self, i: int, wrong: NDArray[np.bool_]) -> Markup:
-        y_true, predicted = self.y_true[i], self.predictions[i]
+    def _tokens(self, i: int) -> Markup:
+        y_true, predicted, wrong = self.y_true[i], self.predictions[i], self._wrong[i]
         if self.words is None:
             words = self.position_names(i)
         else:
@@ -400,13 +409,6 @@ def side_by_side(y_true: Any, prediction: Any) -> Markup:
     return definitions("pair", ("true", y_true), ("predicted", prediction))
 
 
-def worst_drawable(losses: list[float], lengths: list[int], most: int) -> list[int]:
-    """The worst of the sentences that are short enough to be drawn; any, if none is."""
-    found = np.asarray(losses, dtype=float)
-    kept = np.where(np.asarray(lengths) <= MAX_DRAWN_WORDS, found, 0.0)
-    return worst(kept if kept.any() else found, most, -np.asarray(lengths, dtype=float))
-
-
 def drawings(*captioned: tuple[str, Markup]) -> Markup:
     """Drawings with captions, side by side if there is room; wide ones scroll."""
     return tag(
@@ -422,21 +424,36 @@ def drawings(*captioned: tuple[str, Markup]) -> Markup:
 # Scores
 
 
-def counted_score(name: Any, correct: int, predicted: int, true: int) -> ClassScore:
-    """The scores for numbers of correct, of predicted and of true members."""
-    f1 = 2 * correct / max(predicted + true, 1)
-    return ClassScore(name, correct / max(predicted, 1), correct / max(true, 1), f1, true)
+def span_scores(pairs: Iterable[tuple[Spans, Spans]], total: str | None = None) -> list[ClassScore]:
+    """Scores of true and predicted spans, by label; with `total` also those of all."""
+    counts: defaultdict[str, NDArray[np.int64]] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
+    for true, said in pairs:
+        for at, spans in enumerate((true & said, said, true)):
+            for (label, *_), n in spans.items():
+                counts[label][at] += n
+    rows = sorted(counts.items())
+    if total is not None:
+        rows.append((total, sum(counts.values(), np.zeros(3, dtype=np.int64))))
+    found = []
+    for label, numbers in rows:
+        right, n_said, n_true = numbers.tolist()
+        f1 = 2 * right / max(n_said + n_true, 1)
+        found.append(ClassScore(label, right / max(n_said, 1), right / max(n_true, 1), f1, n_true))
+    return found
 
 
-def class_scores(y_true: Labels, predicted: Labels) -> list[ClassScore]:
-    """Precision, recall and F1 of every class that occurs, sorted by class."""
+def class_scores(
+    y_true: Any, predicted: Any, columns: Sequence[Any] | None = None
+) -> list[ClassScore]:
+    """Scores of every class that occurs, sorted; of sets as matrices, of these first columns."""
     from sklearn.metrics import precision_recall_fscore_support
 
-    names = np.union1d(y_true, predicted)
-    columns = precision_recall_fscore_support(y_true, predicted, labels=names, zero_division=0.0)
+    names = np.union1d(y_true, predicted).tolist() if columns is None else columns
+    labels = names if columns is None else range(len(columns))
+    found = precision_recall_fscore_support(y_true, predicted, labels=labels, zero_division=0.0)
     return [
         ClassScore(name, float(precision), float(recall), float(f1), int(support))
-        for name, precision, recall, f1, support in zip(names.tolist(), *columns, strict=True)
+        for name, precision, recall, f1, support in zip(names, *found, strict=True)
     ]
 
 
@@ -450,19 +467,17 @@ def largest_confusions(y_true: Labels, predicted: Labels, most: int) -> list[tup
 def look_like_chunks(names: Iterable[Any]) -> bool:
     """Tell whether labels are those of chunks: ``B-NP``, ``I-NP``, ``O``."""
     names = [name for name in names if name != OUTSIDE]
-    return bool(names) and all(
-        isinstance(name, str) and len(name) > 2 and name[:2] in ("B-", "I-") for name in names
-    )
+    return bool(names) and all(re.match("[BI]-.", str(name), re.DOTALL) for name in names)
 
 
-def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
-    """Start, end and type of each chunk; as in conlleval, an I- may start one."""
-    found = set()
+def chunks(labels: Iterable[str]) -> Spans:
+    """Type, start and end of each chunk; as in conlleval, an I- may start one."""
+    found: Spans = Counter()
     start, kind = 0, ""
     for i, label in enumerate([*labels, OUTSIDE]):
         begin, _, this = str(label).partition("-")
         if kind and (begin != "I" or this != kind):
-            found.add((start, i, kind))
+            found[kind, start, i] += 1
             kind = ""
         if begin != OUTSIDE and not kind:
             start, kind = i, this
@@ -471,16 +486,8 @@ def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
 
 def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
     """Precision, recall and F1 of chunks, right in extent and type: by type, then of all."""
-    wanted: Counter[str] = Counter()
-    said: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    for labels, prediction in zip(y_true, predictions, strict=True):
-        true_chunks, said_chunks = chunks(labels), chunks(prediction)
-        wanted.update(kind for *_, kind in true_chunks)
-        said.update(kind for *_, kind in said_chunks)
-        right.update(kind for *_, kind in true_chunks & said_chunks)
-    kinds = [counted_score(k, right[k], said[k], wanted[k]) for k in sorted({*wanted, *said})]
-    return [*kinds, counted_score("all chunks", right.total(), said.total(), wanted.total())]
+    pairs = zip(y_true, predictions, strict=True)
+    return span_scores(((chunks(y), chunks(z)) for y, z in pairs), "all chunks")
 
 
 # Weights

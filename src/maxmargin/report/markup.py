@@ -65,24 +65,17 @@ class Digits(str):
 def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
     """Make a table whose first column names the rows; numbers are aligned on the right."""
     rows = [list(row) for row in rows]
+    numeric = [isinstance(one, int | float | Digits) for one in (rows or [heads])[0]]
+    sides = ["number" if one else None for one in numeric]
+    head = [tag("th", one, scope="col", class_=at) for one, at in zip(heads, sides, strict=True)]
     lines = []
     for first, *others in rows:
-        name = str(first)
-        cells = [tag("td", _shown(one), class_=_side(one)) for one in others]
-        brief = "brief" if len(name) <= MAX_UNBROKEN else None
-        lines.append(tag("tr", tag("th", name, scope="row", class_=brief), *cells))
-    sides = [None, *map(_side, rows[0][1:])] if rows else [None] * len(heads)
-    head = [tag("th", one, scope="col", class_=at) for one, at in zip(heads, sides, strict=True)]
+        brief = "brief" if len(first) <= MAX_UNBROKEN else None
+        shown = [number(one) if isinstance(one, int | float) else one for one in others]
+        cells = [tag("td", one, class_=at) for one, at in zip(shown, sides[1:], strict=True)]
+        lines.append(tag("tr", tag("th", first, scope="row", class_=brief), *cells))
     parts = tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *lines)
     return tag("div", tag("table", *parts), class_="scroll")
-
-
-def _side(value: Any) -> str | None:
-    return "number" if isinstance(value, int | float | Digits) else None
-
-
-def _shown(value: Any) -> Any:
-    return number(value) if isinstance(value, int | float) else value
 
 
 def number(value: float) -> str:

@@ -3,9 +3,8 @@
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.resources import files
+from operator import methodcaller
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from maxmargin.report.answers import (
 )
 from maxmargin.report.markup import Digits, Markup, definitions, joined, number, plural, table, tag
 from maxmargin.report.plots import (
-    Figures,
     confusion_side,
     plot_confusion,
     plot_convergence,
@@ -63,52 +61,21 @@ MAX_SIDE_BESIDE = 7.5
 N_CONFUSIONS, N_FEATURES, N_MISTAKES, N_PAIRS = 12, 10, 8, 8
 
 
-@dataclass
-class Subject:
-    """What a report is about."""
-
-    estimator: Any
-    answers: Answers | None = None
-    models: Sequence[Any] | None = None
-    features: Sequence[str] | None = None
-    kind: type[Answers] = Answers
-    figures: Figures = field(default_factory=Figures)
-
-    @cached_property
-    def score(self) -> float | None:
-        """The score on the test data."""
-        return None if self.answers is None else self.answers.score()
-
-    def place(self, name: Any) -> int:
-        """Where the estimator has a class; others come after those that it has."""
-        return self._places.get(name, len(self._places))
-
-    @cached_property
-    def _places(self) -> dict[Any, int]:
-        known = getattr(self.estimator, "classes_", None)
-        return {} if known is None else {name: at for at, name in enumerate(known.tolist())}
-
-    @property
-    def history(self) -> list[Any]:
-        return list(getattr(self.estimator, "history_", None) or [])
-
-
-def summary(subject: Subject) -> Markup:
+def summary(answers: Answers) -> Markup:
     """What was trained, how well it predicts, and how close to optimal it is."""
-    estimator, answers = subject.estimator, subject.answers
-    cards = []
-    if subject.score is not None:
-        cards.append(("Score on the test data", number(subject.score)))
+    estimator, cards = answers.estimator, []
+    if answers.X is not None:
+        cards.append(("Score on the test data", number(answers.score())))
     certificate = getattr(estimator, "certificate_", None)
     if certificate is not None:
         gap = certificate.relative_gap
         cards.append(("Certified gap", f"{gap:.2g}" if np.isfinite(gap) else "unknown"))
-    if subject.history:
-        cards.append(("Training time", f"{subject.history[-1].seconds:.3g} s"))
-        cards.append(("Oracle calls", f"{subject.history[-1].oracle_calls:,}"))
+    if history := _history(estimator):
+        cards.append(("Training time", f"{history[-1].seconds:.3g} s"))
+        cards.append(("Oracle calls", f"{history[-1].oracle_calls:,}"))
     parts = [definitions("cards", *cards)]
     parts += [tag("p", line) for line in (stopped(estimator), certified(estimator)) if line]
-    if answers is not None:
+    if answers.X is not None:
         meaning = _meaning_of_score(estimator)
         parts.append(tag("p", f"Test data: {answers.size}. Score: {meaning}"))
         if scores := answers.more_scores():
@@ -116,11 +83,14 @@ def summary(subject: Subject) -> Markup:
     return joined([*parts, _parameters(estimator)])
 
 
+def _history(estimator: Any) -> list[Any]:
+    return getattr(estimator, "history_", None) or []
+
+
 def stopped(estimator: Any) -> str:
     """How long the fit took, and why it stopped."""
-    name, history = type(estimator).__name__, getattr(estimator, "history_", None)
-    took = f"This {name} was trained with C = {estimator.C:g}"
-    if history:
+    took = f"This {type(estimator).__name__} was trained with C = {estimator.C:g}"
+    if history := _history(estimator):
         took += f" in {history[-1].seconds:.3g} s and {plural(len(history), 'iteration')}"
     return f"{took}. {REASONS.get(getattr(estimator, 'status_', ''), '')}".strip()
 
@@ -190,14 +160,15 @@ def _parameters(estimator: Any) -> Markup:
     )
 
 
-def convergence(subject: Subject) -> Markup | None:
+def convergence(answers: Answers) -> Markup | None:
     """Gap and objectives against time and oracle calls."""
-    if not subject.history:
+    history = _history(answers.estimator)
+    if not history:
         return None
 
     def plot(axes: Any) -> None:
-        plot_convergence(subject.estimator, axes=axes[:2], against="seconds")
-        plot_convergence(subject.estimator, axes=axes[2:], against="oracle_calls")
+        plot_convergence(answers.estimator, axes=axes[:2], against="seconds")
+        plot_convergence(answers.estimator, axes=axes[2:], against="oracle_calls")
 
     captions = [
         "Relative duality gap against seconds: evaluated over all examples (solid), or estimated "
@@ -206,50 +177,45 @@ def convergence(subject: Subject) -> Markup | None:
         "Relative duality gap against oracle calls.",
         "Primal and dual objective against oracle calls.",
     ]
-    last = subject.history[-1]
+    last = history[-1]
     facts = (
-        f"{plural(len(subject.history), 'iteration')}, "
+        f"{plural(len(history), 'iteration')}, "
         f"{plural(last.oracle_calls, 'oracle call')} (or updates of examples), "
         f"{last.cache_hits:,} more answered from the cache; "
         f"{plural(last.cuts, 'cutting plane')} (or support vectors) kept."
     )
-    return joined([subject.figures.draw(plot, captions), tag("p", facts, class_="note")])
+    return joined([answers.figures.draw(plot, captions), tag("p", facts, class_="note")])
 
 
-def path_over_C(subject: Subject) -> Markup | None:  # noqa: N802
+def path_over_C(answers: Answers) -> Markup | None:  # noqa: N802
     """Models for other values of C."""
-    if not subject.models:
+    models, data = answers.models, {"X": answers.X, "y": answers.y}
+    if not models:
         return None
-    answers = subject.answers
     captions = [
         "Primal and dual objective over C.",
         "Certified relative gap over C.",
         "Size of the model over C.",
     ]
-    data: dict[str, Any] = {}
-    if answers is not None:
+    if answers.X is not None:
         captions.insert(0, "Score on the test data over C.")
-        data = {"X": answers.X, "y": answers.y}
-        if answers.groups is not None:
-            data["groups"] = answers.groups
-    models = subject.models
-    return subject.figures.draw(lambda axes: plot_path(models, axes=axes, **data), captions)
+    if answers.groups is not None:
+        data["groups"] = answers.groups
+    return answers.figures.draw(lambda axes: plot_path(models, axes=axes, **data), captions)
 
 
-def predictions(subject: Subject) -> Markup | None:
-    """All predictions in a plot."""
-    return None if subject.answers is None else subject.answers.plots(subject.figures)
-
-
-def classes(subject: Subject) -> Markup | None:
+def classes(answers: Answers) -> Markup | None:
     """Precision, recall and F1 of each class."""
-    if subject.answers is None:
-        return None
     tables = [
-        _class_table(caption, sorted(scores, key=lambda row: subject.place(row.name)))
-        for caption, scores in subject.answers.class_tables()
+        _class_table(caption, sorted(scores, key=lambda row: _place(answers, row.name)))
+        for caption, scores in answers.class_tables()
     ]
     return tag("div", *tables, class_="beside") if tables else None
+
+
+def _place(answers: Answers, name: Any) -> int:
+    """Where the estimator has a class; others come after those that it has."""
+    return answers.places.get(name, len(answers.places))
 
 
 def _class_table(caption: str, scores: list[ClassScore]) -> Markup:
@@ -265,9 +231,9 @@ def _class_table(caption: str, scores: list[ClassScore]) -> Markup:
     return table(caption, heads, rows)
 
 
-def confusions(subject: Subject) -> Markup | None:
+def confusions(answers: Answers) -> Markup | None:
     """Which classes are predicted as which."""
-    pairs = subject.answers.labels() if subject.answers is not None else None
+    pairs = answers.labels()
     if pairs is None:
         return None
     y_true, predicted = pairs
@@ -281,7 +247,7 @@ def confusions(subject: Subject) -> Markup | None:
         note = tag("p", f"The {MAX_CLASSES} classes with the most mistakes.", class_="note")
     if not np.isin(names, y_true).any():
         return None
-    names.sort(key=subject.place)
+    names.sort(key=lambda name: _place(answers, name))
     rows = largest_confusions(y_true, predicted, N_CONFUSIONS)
     n_wrong = int(np.count_nonzero(wrong))
     largest = table(
@@ -290,7 +256,7 @@ def confusions(subject: Subject) -> Markup | None:
         [(str(a), str(b), n, Digits(f"{n / n_wrong:.1%}")) for a, b, n in rows],
     )
     matrix = _matrix(
-        subject,
+        answers,
         lambda axis: plot_confusion(y_true, predicted, labels=names, ax=axis),
         len(names),
         "How often each class (row) was predicted as each class (column).",
@@ -299,14 +265,13 @@ def confusions(subject: Subject) -> Markup | None:
     return joined([note, matrix])
 
 
-def neighbours(subject: Subject) -> Markup | None:
+def neighbours(answers: Answers) -> Markup | None:
     """Pairwise weights of labels."""
-    tables = subject.kind.pair_weights(subject.estimator)
-    return joined(_pairs(subject, one) for one in tables) if tables else None
+    return joined(_pairs(answers, one) for one in answers.pair_weights()) or None
 
 
-def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
-    names, caption = subject.estimator.classes_.tolist(), pairs.caption
+def _pairs(answers: Answers, pairs: PairWeights) -> Markup:
+    names, caption = answers.estimator.classes_.tolist(), pairs.caption
     values = np.asarray(pairs.values, dtype=float)
     kept = np.arange(len(names))
     if len(names) > MAX_CLASSES:
@@ -325,7 +290,7 @@ def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
             text = f"{names[row]} {pairs.relation} {names[column]}"
             rows.append((text, float(values[row, column])))
     return _matrix(
-        subject,
+        answers,
         lambda axis: plot_matrix(shown, [names[i] for i in kept], ax=axis),
         len(kept),
         f"{caption}. Blue is positive, orange negative.",
@@ -334,20 +299,20 @@ def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
 
 
 def _matrix(
-    subject: Subject, plot: Callable[[Any], Any], n: int, caption: str, beside: Markup | None
+    answers: Answers, plot: Callable[[Any], Any], n: int, caption: str, beside: Markup | None
 ) -> Markup:
     """A matrix of `n` classes with a table, side by side if the matrix leaves room for it."""
     side = confusion_side(n)
-    drawn = subject.figures.draw(lambda axes: plot(axes[0]), [caption], side=side)
+    drawn = answers.figures.draw(lambda axes: plot(axes[0]), [caption], side=side)
     return tag("div", drawn, beside, class_="beside" if side <= MAX_SIDE_BESIDE else None)
 
 
-def features(subject: Subject) -> Markup | None:
+def strongest_features(answers: Answers) -> Markup | None:
     """The largest weights for and against each class."""
-    rows = weight_rows(subject.estimator)
+    rows = weight_rows(answers.estimator)
     if not rows:
         return None
-    names = subject.features or subject.kind.feature_names(subject.estimator)
+    names = answers.feature_names()
     cells = []
     for name, weights in rows[:MAX_CLASSES]:
         lists = []
@@ -366,25 +331,25 @@ def features(subject: Subject) -> Markup | None:
     return joined([table(caption, ["class", "for", "against"], cells), note])
 
 
-def mistakes(subject: Subject) -> Markup | None:
+def mistakes(answers: Answers) -> Markup | None:
     """The worst predictions beside the true outputs."""
-    if subject.answers is None:
-        return None
-    found = subject.answers.mistakes(N_MISTAKES)
-    return joined([tag("p", subject.answers.legend, class_="note"), *found]) if found else None
+    found = answers.mistakes(N_MISTAKES)
+    return joined([tag("p", answers.legend, class_="note"), *found]) if found else None
 
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[Answers], Markup | None]] = {
     "Summary": summary,
     "Convergence": convergence,
     "Path over C": path_over_C,
-    "Predictions": predictions,
+    "Predictions": methodcaller("plots"),
     "Scores by class": classes,
     "Confusions": confusions,
     "Neighbouring labels": neighbours,
-    "Strongest features": features,
+    "Strongest features": strongest_features,
     "Worst mistakes": mistakes,
 }
+
+NEED_DATA = {"Predictions", "Scores by class", "Confusions", "Worst mistakes"}
 
 
 def write_report(
@@ -456,43 +421,40 @@ def write_report(
             f"The folder {str(path.parent)!r} does not exist: make it before the report."
         )
     check_is_fitted(estimator)
-    answers = None if X is None else answers_of(estimator, X, y, words, groups)
     if X is None and y is not None:
         raise ValueError("y is given without X: give the test examples, too.")
-    if answers is not None:
-        answers.features = features
-    text = _page(Subject(estimator, answers, models, features, _kind_of(estimator)), title)
+    text = _page(answers_of(estimator, X, y, words, groups, features, models), title)
     with atomic_write(path) as file:
         file.write(text.encode())
     return path
 
 
-def answers_of(estimator: Any, X: Any, y: Any, words: Any, groups: Any) -> Answers:
-    """Predictions for test data beside the true outputs; parameters of `write_report`."""
+def answers_of(estimator: Any, X: Any, y: Any, *options: Any) -> Answers:
+    """An estimator and its predictions for test data, if there are any."""
     kind = _kind_of(estimator)
-    if y is None and not kind.y_optional:
+    if X is not None and y is None and not kind.y_optional:
         raise ValueError("X is given without y: give the true outputs, too, or leave both out.")
-    return kind(estimator, X, y, words, groups)
+    return kind(estimator, X, y, *options)
 
 
 def _kind_of(estimator: Any) -> type[Answers]:
     """What the structure of an estimator has registered, or what suits any like it."""
     names = {kind.__name__ for kind in type(estimator).__mro__}
-    for kind in maxmargin.structures.registered("report", "ANSWERS"):
-        if names.intersection(kind.estimators):
+    for name, kind in maxmargin.structures.registered("report", "ANSWERS"):
+        if name in names:
             return kind  # type: ignore[no-any-return]
     if is_regressor(estimator):
         return NumberAnswers
     return LabelAnswers if hasattr(estimator, "classes_") else Answers
 
 
-def _page(subject: Subject, title: str | None) -> str:
-    title = title or f"{type(subject.estimator).__name__}: report"
-    written = {heading: write(subject) for heading, write in SECTIONS.items()}
+def _page(answers: Answers, title: str | None) -> str:
+    title = title or f"{type(answers.estimator).__name__}: report"
+    skipped = NEED_DATA if answers.X is None else set()
     parts = [
         (heading, heading.lower().replace(" ", "-"), content)
-        for heading, content in written.items()
-        if content is not None
+        for heading, write in SECTIONS.items()
+        if heading not in skipped and (content := write(answers)) is not None
     ]
     contents = tag(
         "nav",

@@ -35,7 +35,6 @@ BLUE, ORANGE = (0.16, 0.43, 0.86), (0.85, 0.40, 0.05)
 INKS = {
     "#100001": "var(--ink)",
     "#100002": "var(--line)",
-    "#100003": "var(--faint)",
     "#100011": "var(--series-1)",
     "#100012": "var(--series-2)",
     "#100013": "var(--series-3)",
@@ -43,7 +42,31 @@ INKS = {
 }
 """Placeholders for the colours of the page, which may be light or dark."""
 
-STRONG, THIN, FAINT, *SERIES = INKS
+STRONG, THIN, *SERIES = INKS
+
+STYLE = {
+    "axes.edgecolor": THIN,
+    "axes.facecolor": "none",
+    "axes.grid": False,
+    "axes.labelcolor": STRONG,
+    "axes.prop_cycle": f"cycler(color={SERIES})",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": STRONG,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titley": 1.0,
+    "figure.facecolor": "none",
+    "font.size": 9,
+    "legend.frameon": False,
+    "legend.labelcolor": STRONG,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "maxmargin",
+    "text.color": STRONG,
+    "xtick.color": STRONG,
+    "ytick.color": STRONG,
+}
+"""Settings of matplotlib for plots in a page."""
 
 MAX_NUMBERS, MAX_NAMES = 16, 40
 """Classes up to which a confusion matrix shows its numbers, and the names of all classes."""
@@ -90,35 +113,6 @@ def heat_colors(both_signs: bool = False) -> Any:
     return LinearSegmentedColormap.from_list("sign", parts)
 
 
-def style() -> dict[str, Any]:
-    """Settings of matplotlib for plots in a page."""
-    from matplotlib.rcsetup import cycler
-
-    return {
-        "axes.edgecolor": THIN,
-        "axes.facecolor": "none",
-        "axes.grid": False,
-        "axes.labelcolor": STRONG,
-        "axes.prop_cycle": cycler(color=SERIES),
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.titlecolor": STRONG,
-        "axes.titlesize": 10,
-        "axes.titleweight": "bold",
-        "axes.titley": 1.0,
-        "figure.facecolor": "none",
-        "font.size": 9,
-        "grid.color": THIN,
-        "legend.frameon": False,
-        "legend.labelcolor": STRONG,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "maxmargin",
-        "text.color": STRONG,
-        "xtick.color": STRONG,
-        "ytick.color": STRONG,
-    }
-
-
 class Figures:
     """Makes the plots of one page, each with unique ids."""
 
@@ -133,7 +127,7 @@ class Figures:
         import matplotlib
         from matplotlib.figure import Figure
 
-        with matplotlib.rc_context(style()), warnings.catch_warnings():
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has more fonts
             if side is None:
                 panels = [Figure(figsize=PANEL) for _ in captions]
@@ -164,22 +158,15 @@ class Figures:
 
 def embedded(svg: str, prefix: str, alternative: str) -> Markup:
     """An SVG of matplotlib for a page: no metadata, ids with `prefix`, the page's colours."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg)
+    unused = r'<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>|\sxmlns(:\w+)?="[^"]*"'
+    svg = re.sub(unused, "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = svg.replace("xlink:href", "href")
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r'\bhref="#', f'href="#{prefix}', svg)
-    svg = svg.replace("url(#", f"url(#{prefix}")
+    svg = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{prefix}", svg)
     for ink, color in INKS.items():
         svg = svg.replace(ink, color)
-    opening = re.match(r"<svg[^>]*>", svg)
-    assert opening is not None
-    box = re.search(r'viewBox="[\d. ]+"', opening.group())
-    assert box is not None
-    title = tag("title", alternative)
-    return Markup(f'<svg role="img" {box.group()}>{title}{svg[opening.end() :].strip()}')
+    opening, _, drawn = svg.partition(">")
+    (box,) = re.findall(r'viewBox="[\d. ]+"', opening)
+    return Markup(f'<svg role="img" {box}>{tag("title", alternative)}{drawn.strip()}')
 
 
 def plot_convergence(
@@ -524,10 +511,9 @@ def _brief(value: float, highest: float) -> str:
     return f"{value:.1f}" if highest < 10.0 else f"{value:.0f}"
 
 
-def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = None) -> Any:
+def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], axes: Any) -> None:
     """Plot predicted against true values, and a histogram of the errors."""
-    pyplot()
-    pair_axis, residual_axis = axes = new_axes(axes, 2)
+    pair_axis, residual_axis = axes
     chosen = np.linspace(0, len(y_true) - 1, min(len(y_true), 4 * MAX_POINTS)).astype(int)
     true, predicted = y_true[chosen], y_pred[chosen]
     pair_axis.scatter(true, predicted, s=8, alpha=0.5, linewidths=0)
@@ -537,7 +523,6 @@ def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = 
     pair_axis.set(xlabel="true", ylabel="predicted", title="Predicted and true values")
     residual_axis.hist(y_pred - y_true, bins="auto" if len(y_true) < 10_000 else 60)
     residual_axis.set(xlabel="predicted - true", ylabel="examples", title="Errors")
-    return axes
 
 
 def _history(estimator: Any) -> list[Any]:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.result import AbsoluteGap, Iteration
 from maxmargin.data.live_line import Field, LiveLine, about, duration, short
 from maxmargin.solvers.loop import Stopping
@@ -70,7 +70,6 @@ class ProgressLine:
         self.every = every
         self.stream = stream
         self._runs: dict[Any, _Run] = {}
-        self._iterations: dict[Any, int] = {}
         self._listener: Any = None
         """Where copies in other processes send their news, while there are any."""
         self._is_copy = False
@@ -96,20 +95,17 @@ class ProgressLine:
         while task is not None:  # the task and all that it is part of, the outermost first
             path.insert(0, task)
             task = task.parent
-        key = tuple(task.task_id for task in path)
-        count = self._iterations[key] = self._iterations.get(key, 0) + (not ends_fit)
         news = _News(
-            key,
+            tuple(task.task_id for task in path),
             # Tasks in no order are the same fit with other parameters or data.
             next((task.max_subtasks for task in path if not task.sequential_subtasks), None),
             estimator.C,
             estimator.tol,
             estimator.time_limit,
-            count,
+            0 if ends_fit else context.task_id + 1,
             line,
         )
         if ends_fit:
-            del self._iterations[key]
             gap = estimator.certificate_.relative_gap
             news = news._replace(status=estimator.status_, gap=gap)
         self._tell(context.root_uuid, news)
@@ -118,11 +114,9 @@ class ProgressLine:
     def teardown(self, estimator: Any, context: Any) -> None:
         """Leave a last line."""
         self._runs.pop(context.root_uuid).close()
-        if not self._runs:
-            self._iterations.clear()
-            if self._listener is not None:
-                transport.close_listener(self._listener)
-                self._listener = None
+        if not self._runs and self._listener is not None:
+            transport.close_listener(self._listener)
+            self._listener = None
 
     def _tell(self, root: Any, news: "_News") -> None:
         """Show news here, or send them to where they are shown."""
@@ -161,6 +155,7 @@ class _News(NamedTuple):
     tol: float | AbsoluteGap
     time_limit: float | None
     iterations: int
+    """How many have ended; 0 at the end."""
     line: Iteration | None
     """The last iteration; None at the end."""
     status: str = ""
@@ -249,7 +244,7 @@ class _Fit:
         self._time_left = TimeLeft(news.tol, news.time_limit)
 
     def hear(self, news: _News) -> None:
-        self.news = news
+        self.news = news._replace(iterations=news.iterations or self.news.iterations)
         if news.line is not None:
             self._line, self._heard_at = news.line, time.perf_counter()
             self._time_left.add(news.line)
@@ -267,28 +262,24 @@ class _Fit:
     def numbers(self) -> list[Field]:
         """Iteration, gap, dual value and counts of the solver."""
         news, line = self.news, self._line
+        if line is None or news.status:
+            gap = f"{news.gap:.1e}"
+        elif math.isfinite(line.relative_gap):
+            gap = f"{line.relative_gap:.1e}"
+        else:
+            gap = "?" if line.objective_gap == math.inf else f"~{line.objective_gap:.0e}"
         if line is None:
-            return [Field(f"gap {news.gap:.1e}", 9)]
+            return [Field(f"gap {gap}", 9)]
         return [
             Field(line.stage, 6),
-            Field(f"iteration {news.iterations}", 6) if not line.done else Field("", 0),
-            Field(f"gap {self._gap()}", 9),
+            Field("" if line.done else f"iteration {news.iterations}", 6),
+            Field(f"gap {gap}", 9),
             Field(f"tol {news.tol:g}", 4),
             Field(f"dual {line.dual:.6g}", 5),
             Field(f"calls {short(line.oracle_calls)}", 2),
             Field(f"cuts {short(line.cuts)}", 1),
-            Field(f"cached {short(line.cache_hits)}", 0) if line.cache_hits else Field("", 0),
+            Field(f"cached {short(line.cache_hits)}" if line.cache_hits else "", 0),
         ]
-
-    def _gap(self) -> str:
-        line = self._line
-        if self.news.status:
-            return f"{self.news.gap:.1e}"
-        if line is None or min(line.relative_gap, line.objective_gap) == math.inf:
-            return "?"
-        if math.isfinite(line.relative_gap):
-            return f"{line.relative_gap:.1e}"
-        return f"~{line.objective_gap:.0e}"
 
 
 def _times(elapsed: float, left: float | None) -> list[Field]:
@@ -297,8 +288,6 @@ def _times(elapsed: float, left: float | None) -> list[Field]:
         Field("? left" if left is None else f"about {about(left)} left", 8),
     ]
 
-
-Floats = NDArray[np.float64]
 
 RECENT = 0.7
 """Last fraction of the time so far whose iterations count: older ones had another rate."""
@@ -324,21 +313,17 @@ class TimeLeft:
     def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:
         self._bounds, self._time_limit = Stopping.within(tol), time_limit
         self._last: Iteration | None = None
-        self._at: list[float] = []
-        self._duals: list[float] = []
-        self._log_gaps: list[float] = []  # NaN where an iteration has none
-        self._log_gains: list[float] = []
+        self._points: list[_Point] = []
 
     def add(self, line: Iteration) -> None:
         last, self._last = self._last, line
         tells = last is None or (line.primal, line.objective) != (last.primal, last.objective)
         gap = min(line.relative_gap, line.objective_gap) if tells else math.nan
-        self._at.append(line.seconds)
-        self._duals.append(line.dual)
-        before = self._duals[bisect_left(self._at, GAIN_SINCE * line.seconds)]
-        self._log_gaps.append(_log(gap))
-        self._log_gains.append(_log((line.dual - before) / abs(line.dual or 1.0)))
-        if len(self._at) > _MAX_ITERATIONS:
+        since = bisect_left(self._points, GAIN_SINCE * line.seconds, key=lambda point: point.at)
+        before = self._points[since].dual if since < len(self._points) else line.dual
+        gain = (line.dual - before) / abs(line.dual or 1.0)
+        self._points.append(_Point(line.seconds, line.dual, _log(gap), _log(gain)))
+        if len(self._points) > _MAX_ITERATIONS:
             self._thin()
 
     def seconds(self, now: float) -> float | None:
@@ -358,7 +343,7 @@ class TimeLeft:
 
     def _end(self, now: float) -> float | None:
         """When the gap will be closed."""
-        at, log_gaps = self._points()
+        at, log_gaps = self._gaps()
         recent = at >= (1.0 - RECENT) * now
         if np.count_nonzero(recent) < MIN_GAPS:
             return None
@@ -366,17 +351,16 @@ class TimeLeft:
         at = at[recent]
         exponential, error = _falling(at, log_gaps)
         power, other_error = _falling(np.log(at), log_gaps)
-        to_go = log_gaps[-1] - math.log(self._bounds.relative_tol(self._duals[-1]))
+        to_go = log_gaps[-1] - math.log(self._bounds.relative_tol(self._points[-1].dual))
         if to_go <= 0.0 or exponential <= 0.0 or power <= 0.0:
             return None
         if error <= other_error:
             return float(at[-1] + to_go / exponential)
         return float(at[-1] * math.exp(min(to_go / power, 100.0)))
 
-    def _points(self) -> tuple[Floats, Floats]:
+    def _gaps(self) -> tuple[Floats, Floats]:
         """Times, and the logarithm of the gap then, as far as it is known."""
-        at, log_gaps = np.array(self._at), np.array(self._log_gaps)
-        log_gains = np.array(self._log_gains)
+        at, _, log_gaps, log_gains = np.array(self._points).T
         ratios = (log_gaps - log_gains)[np.isfinite(log_gaps) & np.isfinite(log_gains)]
         if len(ratios):
             log_gaps = np.where(np.isnan(log_gaps), log_gains + ratios[-1], log_gaps)
@@ -385,10 +369,19 @@ class TimeLeft:
 
     def _thin(self) -> None:
         """Forget every other iteration without a gap; if all have one, every other one."""
-        quiet = [k for k, log_gap in enumerate(self._log_gaps[:-1]) if not math.isfinite(log_gap)]
-        gone = set(quiet[::2] if len(quiet) > len(self._at) // 2 else range(0, len(self._at), 2))
-        for values in (self._at, self._duals, self._log_gaps, self._log_gains):
-            values[:] = [value for k, value in enumerate(values) if k not in gone]
+        n = len(self._points)
+        quiet = [k for k in range(n - 1) if not math.isfinite(self._points[k].log_gap)]
+        gone = set(quiet[::2] if len(quiet) > n // 2 else range(0, n, 2))
+        self._points = [point for k, point in enumerate(self._points) if k not in gone]
+
+
+class _Point(NamedTuple):
+    """An iteration: its time, its dual value, and logarithms, NaN where they are not known."""
+
+    at: float
+    dual: float
+    log_gap: float
+    log_gain: float
 
 
 def _log(number: float) -> float:

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.arrays import Order
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.registry import registered
-from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, BlockUpdate, StepRule
 from maxmargin.solvers.loop import Momentum, Stopping
 from maxmargin.solvers.structured import (
     AVERAGE_BELOW,
     LEAST_PART_OF_MEAN_GAP,
     BlockRun,
-    Order,
     StructuredSolver,
 )
 

@@ -9,30 +9,21 @@ and Joachims, 2009; Ramanan, 2013, on latent structural SVMs).
 """
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, check_shape
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.checks import check_shape
 from maxmargin.core.latent import LatentOracle
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
-from maxmargin.solvers.loop import CheckpointFile, LoopRun, OnIteration, Solver, Stopping
+from maxmargin.solvers.loop import LoopRun, OnIteration, Solver, Stopping
 from maxmargin.solvers.structured import RESUMED, StructuredSolver
-
-Floats = NDArray[np.float64]
-
-Solve = Callable[[Oracle, Stopping, Any, Callable[[Iteration], Iteration]], Result]
-"""Solves a problem within bounds from a dual point, and counts iterations."""
 
 FIRST_TOL, PART_OF_GAIN, LAST_TOL = 0.01, 0.3, 0.5
 """Relative gaps of convex steps: the first; each other, as a part of the gain of the step before;
@@ -59,225 +50,67 @@ class LatentStart(NamedTuple):
 @registered("LatentResult")
 @dataclass(frozen=True)
 class LatentResult(Result):
-    """The result of the best start, certified for the convex problem of its imputations."""
+    """A start, certified for the convex problem of its imputations; `FAILED` while under way."""
 
     imputations: Any = None
     objectives: list[float] = field(default_factory=list, repr=False)
     certificates: list[Certificate] = field(default_factory=list, repr=False)
     restart_objectives: list[float] = field(default_factory=list)
-
-
-@registered("LatentPlace")
-class _Place(NamedTuple):
-    """Where a start has come to; replaced as a whole, because Ctrl-C may come at any moment."""
-
-    weights: Floats
-    imputations: Any
-    certificate: Certificate
-    objectives: list[float]
-    certificates: list[Certificate]
-
-    def after(
-        self, step: Certificate, weights: Floats, imputations: Any, certificate: Certificate
-    ) -> "_Place":
-        """The place after a convex step."""
-        objectives = [*self.objectives, certificate.primal]
-        return _Place(weights, imputations, certificate, objectives, [*self.certificates, step])
-
-
-class _Descent(Stateful):
-    """One start: convex steps from some imputations."""
-
-    state_names = ("place", "point", "step_tol", "status", "history")
-    state_types: ClassVar[dict[str, Any]] = {"place": _Place | None, "point": Any}
-
-    def __init__(self, latent: LatentOracle, stopping: Stopping, threads: Threads) -> None:
-        self.latent, self.stopping, self.threads = latent, stopping, threads
-        self.place: _Place | None = None
-        self.point: Any = None
-        self._oracle: Oracle | None = None
-        """That of the present imputations, made when it is needed."""
-        self.step_tol = FIRST_TOL
-        self.status = ""
-        """Why it has ended; empty while it is under way."""
-        self.history: list[Iteration] = []
-
-    def begin(self, imputations: Any, again: LatentStart | None) -> None:
-        """With given imputations, or with the best at the weights of an earlier solve."""
-        oracle = self.latent.imputed(imputations)
-        # Infinity: whatever the first step finds is better. Many a start would end at zero.
-        certificate = Certificate(math.inf, 0.0, not oracle.exact)
-        weights = np.zeros(oracle.n_features)
-        if again is not None and again.weights.shape == weights.shape:
-            imputations = self.latent.impute(again.weights, imputations, self.threads)
-            if again.dual_point is not None:
-                weights, oracle = again.weights, self.latent.imputed(imputations)
-                certificate = self._certified(oracle, weights, [again.dual_point])
-        self.place = _Place(weights, imputations, certificate, [], [])
-
-    def step(self, max_steps: int, solve: Solve) -> bool:
-        """Solve the present convex problem and impute anew; whether it was solved to its end."""
-        assert self.place is not None
-        if len(self.place.certificates) == max_steps:
-            self.status = Status.MAX_ITER
-            return True
-        if self._oracle is None:
-            self._oracle = self.latent.imputed(self.place.imputations)
-        before = self.place.certificate.primal
-        result = self._solve(self._oracle, solve)
-        self._oracle, settled = self._take(self._oracle, result)
-        # A small gap with imputations that change is no end: many small steps may lead far.
-        if settled and self._is_done:
-            self.status = Status.CONVERGED
-        elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
-            self.status = result.status
-        elif settled:
-            self.step_tol = 0.0
-        elif 0.0 < before < math.inf:
-            gain = 1.0 - self.place.certificate.primal / before
-            self.step_tol = min(FIRST_TOL, PART_OF_GAIN * gain)
-        return result.status in _FINISHED
-
-    @property
-    def _is_done(self) -> bool:
-        assert self.place is not None
-        certificate = self.place.certificate
-        return self.stopping.is_enough(certificate.primal, certificate.dual)
-
-    def _solve(self, oracle: Oracle, solve: Solve) -> Result:
-        assert self.place is not None
-        stage = f"imputation {len(self.place.certificates) + 1}"
-        calls, hits = 0, 0
-        if self.history:
-            calls, hits = self.history[-1].oracle_calls, self.history[-1].cache_hits
-
-        def counted(line: Iteration) -> Iteration:
-            return replace(
-                line,
-                oracle_calls=line.oracle_calls + calls,
-                cache_hits=line.cache_hits + hits,
-                stage=stage,
-            )
-
-        least = LAST_TOL * self.stopping.relative_tol(self.place.certificate.primal)
-        tol, point = max(self.step_tol, least), self.point
-        history: list[Iteration] = []
-        while True:
-            bounds = replace(self.stopping, tol=tol, gap=-math.inf, may_be_zero=False)
-            result = solve(oracle, bounds, point, counted)
-            history += [counted(line) for line in result.history]
-            if result.weights.any() or result.status not in _SOLVED or tol <= ZERO_TOL:
-                return replace(result, history=history)
-            tol, point = 0.1 * tol, result.dual_point
-
-    def _take(self, oracle: Oracle, result: Result) -> tuple[Oracle, bool]:
-        """Take a better solution; returns the next convex problem, and whether it is the same."""
-        here, found = self.place, result.certificate
-        assert here is not None
-        self.history = self.history + result.history
-        self.point = result.dual_point
-        if found.primal >= here.certificate.primal:
-            known = replace(here.certificate, dual=max(found.dual, here.certificate.dual))
-            self.place = here.after(found, here.weights, here.imputations, known)
-            return oracle, True
-        self.place = here.after(found, result.weights, here.imputations, found)
-        imputations = self.latent.impute(result.weights, here.imputations, self.threads)
-        changed = self.latent.changes(here.imputations, imputations)
-        if not changed.any():
-            return oracle, True
-        oracle = self.latent.imputed(imputations)
-        points = [self.point, _without(self.point, changed)]
-        certificate = self._certified(oracle, result.weights, points)
-        # Never above that of the imputations before, but for rounding and relaxed oracle calls.
-        certificate = replace(certificate, primal=min(certificate.primal, found.primal))
-        self.place = here.after(found, result.weights, imputations, certificate)
-        return oracle, False
-
-    def _certified(self, oracle: Oracle, weights: Floats, points: list[Any]) -> Certificate:
-        """Evaluate weights and the best of some dual points, to go on from."""
-        self.point, dual = _best_start(oracle, points)
-        primal = oracle.primal(weights, self.threads)
-        if not oracle.exact:  # calls that miss too much may say less than the dual point proves
-            primal = max(primal, dual)
-        return Certificate(primal, dual, not oracle.exact)
-
-    def result(self) -> LatentResult | None:
-        """The result so far, or None."""
-        if self.place is None:
-            return None
-        return LatentResult(
-            weights=self.place.weights,
-            dual_point=self.point,
-            certificate=self.place.certificate,
-            status=Status(self.status or Status.FAILED),
-            iterations=len(self.history),
-            history=self.history,
-            imputations=self.place.imputations,
-            objectives=self.place.objectives,
-            certificates=self.place.certificates,
-        )
-
-
-class _Task(NamedTuple):
-    latent: LatentOracle
-    initial: Any
-    start: LatentStart | None
-    on_iteration: OnIteration | None
+    step_tol: float = field(default=FIRST_TOL, repr=False)
+    """Relative gap of the next convex step."""
 
 
 class LatentRun(LoopRun):
     """The best start that has ended, and the one under way; an iteration is a convex step."""
 
-    state_names: ClassVar[tuple[str, ...]] = ("best", "descent")
-    state_types: ClassVar[dict[str, Any]] = {"best": LatentResult | None}
+    state_names: ClassVar[tuple[str, ...]] = ("best", "whole")
+    state_types: ClassVar[dict[str, Any]] = {
+        "best": LatentResult | None,
+        "whole": LatentResult | None,
+    }
 
-    oracle: _Task
+    oracle: LatentOracle
 
     def __init__(
-        self, solver: "ConvexConcave", task: _Task, stopping: Stopping, threads: Threads, seed: int
+        self,
+        solver: "ConvexConcave",
+        latent: LatentOracle,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
     ) -> None:
-        super().__init__(task, stopping, threads)
+        super().__init__(latent, stopping, threads)
         self.solver, self.seed = solver, seed
         self.best: LatentResult | None = None
-        self.descent = _Descent(task.latent, stopping, threads)
-        self._between = self.descent
-        """The start under way, as it was before a step that was stopped."""
+        self.here: LatentResult | None = None
+        """The start under way; replaced as a whole, because Ctrl-C may come at any moment."""
+        self.whole: LatentResult | None = None
+        """The same, as it was before a step that was stopped."""
+        self._convex: Oracle | None = None
+        """The convex problem of its imputations, made when it is needed."""
 
     def check_state(self) -> None:
         """Evaluate the objectives anew instead of trusting the file."""
-        place = self.descent.place
-        for known in (self.best, place):
+        for known in (self.best, self.whole):
             if known is not None and math.isfinite(known.certificate.primal):
-                oracle = self.oracle.latent.imputed(known.imputations)
+                oracle = self.oracle.imputed(known.imputations)
                 check_shape("weights", known.weights, oracle.n_features)
                 primal = oracle.primal(known.weights, self.threads)
                 worth = (1.0 + RESUMED) * known.certificate.primal
                 if oracle.exact and primal > worth:
                     raise ValueError(f"its objective is {primal:.6g}, not {worth:.6g}")
+        self.here = self.whole
 
     @property
     def content(self) -> Any:
-        return self.oracle[:3]
+        return self.oracle, self.solver.initial, self.solver.again
 
     @property
     def depends_on(self) -> dict[str, Any]:
         return {"max_iter": self.stopping.max_iter}
 
-    def state(self) -> Stateful:
-        """The state after the last whole step."""
-        whole = copy(self)
-        whole.descent = self._between
-        return whole
-
-    def go_on_from(self, checkpoint: CheckpointFile, solver: Solver, seed: int) -> bool:
-        # The state is taken over in place.
-        more = self.depends_on
-        resumed = checkpoint.begin(self, self.content, solver, self.stopping, seed, **more)
-        self._between = self.descent
-        return resumed
-
     def is_whole(self, status: Status | None) -> bool:
-        return True  # `state` is
+        return True  # the state is that after the last whole step
 
     @property
     def ended(self) -> int:
@@ -285,44 +118,64 @@ class LatentRun(LoopRun):
         return 0 if self.best is None else len(self.best.restart_objectives)
 
     def reason_to_stop(self) -> Status | None:
-        if not self.descent.status:
+        if self.here is None or self.here.status == Status.FAILED:
             return None
-        status = Status(self.descent.status)
-        if status in _FINISHED and self.ended + 1 < self.solver.restarts:
-            descent = _Descent(self.oracle.latent, self.stopping, self.threads)
-            self.best, self.descent = self.result(), descent
-            self._between = descent
+        if self.here.status in _FINISHED and self.ended + 1 < self.solver.restarts:
+            self.best, self.here = self.result(), None
+            self.whole = self._convex = None
             return None
-        return status
+        return Status(self.here.status)
 
     def iterate(self) -> None:
-        """Make a convex step, of a new start if there is none."""
-        descent = self.descent
-        if descent.place is None:
-            self._begin(descent)
-        self._between = copy(descent)
-        if descent.step(self.solver.max_imputations, self._solve):
-            self._between = descent
+        """Make a convex step, of a new start if there is none, and impute anew."""
+        if self.here is None:
+            self.here = self.whole = self._begin()
+        here = self.here
+        if len(here.certificates) == self.solver.max_imputations:
+            self.here = self.whole = replace(here, status=Status.MAX_ITER)
+            return
+        if self._convex is None:
+            self._convex = self.oracle.imputed(here.imputations)
+        result = self._solve_step(here, self._convex)
+        settled = self._take(here, result)
+        before, now = here.certificate.primal, self.here.certificate
+        # A small gap with imputations that change is no end: many small steps may lead far.
+        if settled and self.stopping.is_enough(now.primal, now.dual):
+            self.here = replace(self.here, status=Status.CONVERGED)
+        elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
+            self.here = replace(self.here, status=result.status)
+        elif settled:
+            self.here = replace(self.here, step_tol=0.0)
+        elif 0.0 < before < math.inf:
+            gain = 1.0 - now.primal / before
+            self.here = replace(self.here, step_tol=min(FIRST_TOL, PART_OF_GAIN * gain))
+        if result.status in _FINISHED:
+            self.whole = self.here
 
-    def _begin(self, descent: _Descent) -> None:
-        latent, initial, again, _ = self.oracle
+    def _begin(self) -> LatentResult:
+        """A start with given imputations, or with the best at the weights of an earlier solve."""
+        latent, initial, again = self.content
+        imputations = latent.init_latent(np.random.default_rng([self.seed, self.ended]))
         if self.ended:
             initial = again = None
-        first = latent.init_latent(np.random.default_rng([self.seed, self.ended]))
-        if self.ended == 0 and initial is None and again is None:
+        elif initial is None and again is None:
             again = self._rehearsed()
-        descent.begin(first if initial is None else initial, again)
-
-    def _solve(self, oracle: Oracle, bounds: Stopping, point: Any, counted: Any) -> Result:
-        show, n_jobs = self.oracle.on_iteration, self.threads.n_threads
-        shown = show and (lambda line, weights: show(counted(line), weights))
-        return self.solver.solver.solve(
-            oracle, bounds, n_jobs=n_jobs, seed=self.seed, start=point, on_iteration=shown
-        )
+        if initial is not None:
+            imputations = initial
+        oracle = latent.imputed(imputations)
+        # Infinity: whatever the first step finds is better. Many a start would end at zero.
+        certificate = Certificate(math.inf, 0.0, not oracle.exact)
+        weights, point = np.zeros(oracle.n_features), None
+        if again is not None and again.weights.shape == weights.shape:
+            imputations = latent.impute(again.weights, imputations, self.threads)
+            if again.dual_point is not None:
+                weights, oracle = again.weights, latent.imputed(imputations)
+                point, certificate = self._certified(oracle, weights, [again.dual_point])
+        return LatentResult(weights, point, certificate, Status.FAILED, 0, [], imputations)
 
     def _rehearsed(self) -> LatentStart | None:
         """Weights of the easier problem, if there is one."""
-        oracle = self.oracle.latent.rehearsal()
+        oracle = self.oracle.rehearsal()
         if oracle is None:
             return None
         bounds = replace(self.stopping, tol=max(FIRST_TOL, self.stopping.tol), may_be_zero=False)
@@ -332,9 +185,92 @@ class LatentRun(LoopRun):
             raise KeyboardInterrupt
         return LatentStart(result.weights, None)
 
+    def _solve_step(self, here: LatentResult, oracle: Oracle) -> Result:
+        """Solve the present convex problem, its iterations counted from those of steps before."""
+        stage = f"imputation {len(here.certificates) + 1}"
+        calls, hits = 0, 0
+        if here.history:
+            calls, hits = here.history[-1].oracle_calls, here.history[-1].cache_hits
+
+        def counted(line: Iteration) -> Iteration:
+            return replace(
+                line,
+                oracle_calls=line.oracle_calls + calls,
+                cache_hits=line.cache_hits + hits,
+                stage=stage,
+            )
+
+        show, n_jobs = self.solver.on_iteration, self.threads.n_threads
+        shown = show and (lambda line, weights: show(counted(line), weights))
+        least = LAST_TOL * self.stopping.relative_tol(here.certificate.primal)
+        tol, point = max(here.step_tol, least), here.dual_point
+        history: list[Iteration] = []
+        while True:
+            bounds = replace(self.stopping, tol=tol, gap=-math.inf, may_be_zero=False)
+            result = self.solver.solver.solve(
+                oracle, bounds, n_jobs=n_jobs, seed=self.seed, start=point, on_iteration=shown
+            )
+            history += [counted(line) for line in result.history]
+            if result.weights.any() or result.status not in _SOLVED or tol <= ZERO_TOL:
+                return replace(result, history=history)
+            tol, point = 0.1 * tol, result.dual_point
+
+    def _take(self, here: LatentResult, result: Result) -> bool:
+        """Take a better solution; whether the next convex problem is the same."""
+        latent, found, history = self.oracle, result.certificate, here.history
+
+        def moved(certificate: Certificate, **changes: Any) -> LatentResult:
+            return replace(
+                here,
+                certificate=certificate,
+                iterations=len(history) + len(result.history),
+                history=history + result.history,
+                objectives=[*here.objectives, certificate.primal],
+                certificates=[*here.certificates, found],
+                **{"dual_point": result.dual_point} | changes,
+            )
+
+        if found.primal >= here.certificate.primal:
+            known = replace(here.certificate, dual=max(found.dual, here.certificate.dual))
+            self.here = moved(known)
+            return True
+        weights = result.weights
+        self.here = moved(found, weights=weights)
+        imputations = latent.impute(weights, here.imputations, self.threads)
+        changed = latent.changes(here.imputations, imputations)
+        if not changed.any():
+            return True
+        oracle = latent.imputed(imputations)
+        points = [result.dual_point, _without(result.dual_point, changed)]
+        point, certificate = self._certified(oracle, weights, points)
+        # Never above that of the imputations before, but for rounding and relaxed oracle calls.
+        certificate = replace(certificate, primal=min(certificate.primal, found.primal))
+        self.here = moved(certificate, weights=weights, imputations=imputations, dual_point=point)
+        self._convex = oracle
+        return False
+
+    def _certified(
+        self, oracle: Oracle, weights: Floats, points: list[Any]
+    ) -> tuple[Any, Certificate]:
+        """The best of some dual points, None if none is positive, to go on from with `weights`."""
+        best, highest = None, 0.0
+        for point in points:
+            if point is None:
+                continue
+            with suppress(ValueError):  # outputs that are none of this data's
+                if isinstance(point, DualPoint):
+                    point = oracle.feasible(point)
+                dual = oracle.dual(point)
+                if dual > highest:
+                    best, highest = point, dual
+        primal = oracle.primal(weights, self.threads)
+        if not oracle.exact:  # calls that miss too much may say less than the dual point proves
+            primal = max(primal, highest)
+        return best, Certificate(primal, highest, not oracle.exact)
+
     def result(self) -> LatentResult | None:
         """The best result so far, with the reason if the last start was stopped."""
-        best, last = self.best, self.descent.result()
+        best, last = self.best, self.here
         if last is None:
             return best
         ends = [*(best.restart_objectives if best else []), last.certificate.primal]
@@ -344,12 +280,11 @@ class LatentRun(LoopRun):
         status = Status(best.status if last.status in _FINISHED else last.status)
         return replace(best, status=status, restart_objectives=ends)
 
+    uncertified = result
+
     def answer(self) -> Floats | None:
         found = self.result()
         return None if found is None else found.weights
-
-    def uncertified(self) -> LatentResult | None:
-        return self.result()
 
 
 @registered("ConvexConcave")
@@ -362,71 +297,47 @@ class ConvexConcave(Solver):
     solver: StructuredSolver
     restarts: int = 1
     max_imputations: int = 100
+    initial: Any = field(default=None, repr=False)
+    """Imputations of the first start; None asks the oracle."""
+    again: LatentStart | None = field(default=None, repr=False)
+    """Where an earlier solve ended, and the first start begins."""
+    on_iteration: OnIteration | None = field(default=None, repr=False)
+    """Called after each iteration of each convex step."""
 
-    def solve(  # type: ignore[override]
+    def solve(
         self,
-        latent: LatentOracle,
+        oracle: LatentOracle,
         stopping: Stopping,
         *,
-        n_jobs: int = 1,
-        seed: int = 0,
-        initial: Any = None,
-        start: LatentStart | None = None,
         on_iteration: OnIteration | None = None,
-        checkpoint: CheckpointFile | None = None,
-    ) -> LatentResult:
-        """Train, first with the `initial` imputations or those at the weights of `start`.
+        **more: Any,
+    ) -> Result:
+        """Train; `tol` is the relative gap to the optimum of the convex problem at the end."""
+        return Solver.solve(replace(self, on_iteration=on_iteration), oracle, stopping, **more)
 
-        `tol` is the relative gap to the optimum of the convex problem with the same imputations.
-        """
-        task = _Task(latent, initial, start, on_iteration)
-        result: Any = super().solve(task, stopping, n_jobs=n_jobs, seed=seed, checkpoint=checkpoint)
-        return result  # type: ignore[no-any-return]
-
-    def check(self, oracle: _Task) -> None:
-        super().check(oracle.latent)
-
-    def start(self, oracle: _Task, stopping: Stopping, threads: Threads, seed: int) -> LatentRun:
+    def start(
+        self, oracle: LatentOracle, stopping: Stopping, threads: Threads, seed: int
+    ) -> LatentRun:
         return LatentRun(self, oracle, stopping, threads, seed)
 
     def iterate(self, run: LatentRun) -> None:
         run.iterate()
 
     def finish(self, run: LatentRun, status: Status) -> LatentResult:
-        run.descent.status = status
+        """Zero weights if they are better; their objective does not depend on the imputations."""
+        if run.here is not None:
+            run.here = replace(run.here, status=status)
         found = run.result()
         if found is None:
             raise KeyboardInterrupt  # before anything was begun
-        return _compared_with_zero(found, run.oracle.latent, run.stopping, run.threads)
-
-
-def _compared_with_zero(
-    found: LatentResult, latent: LatentOracle, stopping: Stopping, threads: Threads
-) -> LatentResult:
-    """Zero weights if they are better; their objective does not depend on the imputations."""
-    oracle = latent.imputed(found.imputations)
-    zero = np.zeros(oracle.n_features)
-    at_zero = oracle.primal(zero, threads)
-    certificate = found.certificate
-    if at_zero < certificate.primal:
-        found, certificate = replace(found, weights=zero), replace(certificate, primal=at_zero)
-    tol = stopping.relative_tol(at_zero)
-    return replace(found, certificate=certificate.compared_with_zero(at_zero, tol))
-
-
-def _best_start(oracle: Oracle, points: list[Any]) -> tuple[Any, float]:
-    """The dual point of the highest value and that value; None and zero if none is positive."""
-    best, highest = None, 0.0
-    for point in points:
-        if point is None:
-            continue
-        with suppress(ValueError):  # outputs that are none of this data's
-            if isinstance(point, DualPoint):
-                point = oracle.feasible(point)
-            dual = oracle.dual(point)
-            if dual > highest:
-                best, highest = point, dual
-    return best, highest
+        oracle = run.oracle.imputed(found.imputations)
+        zero = np.zeros(oracle.n_features)
+        at_zero = oracle.primal(zero, run.threads)
+        certificate = found.certificate
+        if at_zero < certificate.primal:
+            found, certificate = replace(found, weights=zero), replace(certificate, primal=at_zero)
+        tol = run.stopping.relative_tol(at_zero)
+        return replace(found, certificate=certificate.compared_with_zero(at_zero, tol))
 
 
 def _without(point: Any, changed: NDArray[np.bool_]) -> Any:

@@ -21,20 +21,15 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_to
+from maxmargin.core.arrays import Floats, check_shape
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.checks import check_shape
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.gram import frank_wolfe_step, pairwise_steps
 from maxmargin.dual.working_set import StepRule, WorkingSet
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
-
-Floats = NDArray[np.float64]
-
-_NO_EXAMPLES = np.zeros(0, dtype=np.int64)
 
 MOST_STEPS = 20_000
 DENSE_ABOVE = 0.5
@@ -59,7 +54,7 @@ class SummedCut(NamedTuple):
 def joined_recipes(used: Sequence[tuple[float, DualPoint]]) -> DualPoint:
     """The dual point of summed cuts with these coefficients."""
     return DualPoint(
-        examples=np.concatenate([_NO_EXAMPLES, *(recipe.examples for _, recipe in used)]),
+        examples=np.concatenate([np.zeros(0, np.int64), *(recipe.examples for _, recipe in used)]),
         coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
         outputs=[output for _, recipe in used for output in recipe.outputs],
     )
@@ -118,7 +113,8 @@ class SummedCuts(Stateful):
         m = len(self)
         gram = np.empty((m + 1, m + 1))
         gram[:m, :m] = kept.gram
-        gram[m, :m] = gram[:m, m] = [_product(old, vector) for old in kept.vectors]
+        others = map(_entries, kept.vectors)
+        gram[m, :m] = gram[:m, m] = [values @ vector[places] for places, values in others]
         gram[m, m] = float(vector @ vector)
         dense = np.count_nonzero(vector) > DENSE_ABOVE * len(vector)
         self.kept = _Kept(
@@ -159,16 +155,13 @@ class SummedCuts(Stateful):
         weights[:] = 0.0
         for coef, vector in zip(self.kept.coef, self.kept.vectors, strict=True):
             if coef > 0.0:
-                if sp.issparse(vector):
-                    weights[vector.indices] += coef * vector.data
-                else:
-                    weights += coef * vector
+                places, values = _entries(vector)
+                weights[places] += coef * values
 
 
-def _product(old: Any, vector: Floats) -> float:
-    if sp.issparse(old):
-        return float(old.data @ vector[old.indices])
-    return float(old @ vector)
+def _entries(vector: Any) -> tuple[Any, Floats]:
+    """Where a stored vector has values, and which."""
+    return (vector.indices, vector.data) if sp.issparse(vector) else (slice(None), vector)
 
 
 @compiled
@@ -317,12 +310,13 @@ class SummedRun(Run):
         *Run.state_names, "cuts", "example_cuts", "last_violation", "hits_in_a_row"
     )  # fmt: skip
 
+    expected = math.inf
+
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.cuts = SummedCuts()
         self.example_cuts = WorkingSet(oracle.C, oracle.n_features)
         self.last_violation = 0.0
-        self._expected = math.inf
         self.hits_in_a_row = MOST_HITS  # so that the first cutting plane is one of oracle calls
 
     @property
@@ -333,14 +327,10 @@ class SummedRun(Run):
     def n_cuts(self) -> int:
         return len(self.cuts)
 
-    @property
-    def expected(self) -> float:
-        return self._expected
-
     def estimate(self, cached: SummedCut) -> None:
         """Estimate the objective; a cached cut bounds it from below."""
         bound = self.half_square + self.loss_of(cached)
-        self._expected = max(bound, self.dual + self.last_violation)
+        self.expected = max(bound, self.dual + self.last_violation)
 
     def choose_as_expected(self) -> None:
         """Let the best evaluated weights be the answer: estimates are of older ones."""
@@ -390,7 +380,7 @@ class SummedRun(Run):
         oracle = self.oracle
         vector = np.zeros(oracle.n_features)
         loss, hinges = 0.0, Hinges(0.0, 0.0)
-        parts, costs, outputs = [], [], []
+        recipes = []
         for examples in oracle.chunks():
             cuts = oracle.separate(self.weights, examples, self.threads)
             hinges += oracle.hinges(cuts, self.weights, examples)
@@ -399,16 +389,14 @@ class SummedRun(Run):
             C[counts] = oracle.C[examples[counts]]
             add_to(vector, cuts, C)
             loss += float(C @ cuts.losses)
-            parts.append(examples[counts])
-            costs.append(C[counts])
-            outputs += [cuts.outputs[k] for k in counts]
+            outputs = [cuts.outputs[k] for k in counts]
+            recipes.append((1.0, DualPoint(examples[counts], C[counts], outputs)))
             self.calls += len(examples)
             if cache:
                 self.example_cuts.update(examples, self.weights, ADD_ONLY, cuts)
         if cache:
             self.example_cuts.keep_latest(cache)
-        recipe = DualPoint(np.concatenate(parts), np.concatenate(costs), outputs)
-        return SummedCut(vector, loss, recipe), hinges
+        return SummedCut(vector, loss, joined_recipes(recipes)), hinges
 
     def cached_cut(self) -> SummedCut:
         """The sum of the most violated cached cuts."""

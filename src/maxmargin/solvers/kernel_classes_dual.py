@@ -10,26 +10,22 @@ have shape (n_classes, n_samples), dual coefficients (n_samples, padded classes)
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import padded
+from maxmargin.core.arrays import Floats, Order, check_indices, conforms
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.kernel import Kernel, asymmetric, check_block, check_finite
 from maxmargin.core.kernel_oracle import ClassOracle, KernelModel
+from maxmargin.core.oracle import Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import MOVED, NEVER, crammer_singer_step
 from maxmargin.solvers.loop import Momentum, Solver, SolverRun, Stopping, in_spite_of_interrupt
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 _BATCH = 64
 """Kernel rows computed by one matrix product."""
@@ -316,19 +312,14 @@ class CachedRows:
         return np.asarray(self.scale * (factors @ self.gram), dtype=np.float64)
 
 
-@registered("KernelRows")
-class _Held(NamedTuple):
-    """Rows in slots by batches, computed again as such: bits of a product depend on its shape."""
-
-    row_in: Order
-    batch_in: Order
-    batches: dict[int, Order]
-
-
 class KernelRowCache(Stateful):
-    """Least-recently-used cache of kernel rows, `values` of shape (n_slots, n_samples)."""
+    """Least-recently-used cache of kernel rows, `values` of shape (n_slots, n_samples).
 
-    state_names: ClassVar[tuple[str, ...]] = ("last_use", "evaluations", "clock", "held")
+    The state is without the values, computed again by the same batches: bits of a product depend on
+    its shape.
+    """
+
+    state_names = ("row_in", "batch_in", "batches", "last_use", "evaluations", "clock")
 
     def __init__(self, kernel: Kernel, X: Any, max_bytes: int, least: int) -> None:
         self.kernel, self.X = kernel, X
@@ -345,40 +336,35 @@ class KernelRowCache(Stateful):
         self.evaluations = n
         self.clock = 0
         """Number of calls of `slots`, and of the batch that a call computes."""
-        self._batch_in = np.full(slots, -1, dtype=np.int64)
-        self._batches: dict[int, Order] = {}
+        self.batch_in = np.full(slots, -1, dtype=np.int64)
+        self.batches: dict[int, Order] = {}
+        """Rows of each batch of which one may be in a slot."""
 
-    @property
-    def held(self) -> _Held:
-        """What a checkpoint needs to compute the values again."""
-        self._forget_batches()
-        return _Held(self.row_in, self._batch_in, self._batches)
-
-    @held.setter
-    def held(self, held: _Held) -> None:
+    def check_state(self) -> None:
         n = self.X.shape[0]
-        check_shape("row_in", held.row_in, len(self.row_in))
-        check_shape("batch_in", held.batch_in, len(self.row_in))
-        check_indices("row_in", held.row_in, n, start=-1)
-        for rows in held.batches.values():
+        check_indices("row_in", self.row_in, n, start=-1)
+        if not conforms(self.batches, dict[int, Order]):
+            raise ValueError("batches are no rows")
+        for rows in self.batches.values():
             check_indices("rows of a batch", rows, n)
-        if not set(held.batch_in[held.row_in >= 0].tolist()) <= held.batches.keys():
-            raise ValueError("a kernel row belongs to no batch")
-        self.row_in, self._batch_in, self._batches = held
-        self.slot_of[:] = -1
         filled = np.flatnonzero(self.row_in >= 0)
+        live = set(self.batch_in[filled].tolist())
+        if not live <= self.batches.keys():
+            raise ValueError("a kernel row belongs to no batch")
+        self.slot_of[:] = -1
         self.slot_of[self.row_in[filled]] = filled
-        for batch, rows in self._batches.items():
+        for batch in live:
+            rows = self.batches[batch]
             block = self.kernel(self.X[rows], self.X)
             slots = self.slot_of[rows]
-            here = (slots >= 0) & (self._batch_in[slots] == batch)
+            here = (slots >= 0) & (self.batch_in[slots] == batch)
             self.values[slots[here]] = block[here]
 
     def slots(self, rows: Order) -> Order:
         """Slots of the kernel rows of at most `least` rows, computed where they are missing."""
-        missing = rows[self.slot_of[rows] < 0]
-        self.clock += 1
         held = self.slot_of[rows]
+        missing = rows[held < 0]
+        self.clock += 1
         self.last_use[held[held >= 0]] = self.clock
         if len(missing):
             given = np.argpartition(self.last_use, len(missing) - 1)[: len(missing)]
@@ -393,10 +379,11 @@ class KernelRowCache(Stateful):
             self.row_in[given] = missing
             self.slot_of[missing] = given
             self.last_use[given] = self.clock
-            self._batch_in[given] = self.clock
-            self._batches[self.clock] = missing
-            if len(self._batches) > 2 * len(self.row_in):
-                self._forget_batches()
+            self.batch_in[given] = self.clock
+            self.batches[self.clock] = missing
+            if len(self.batches) > 2 * len(self.row_in):
+                live = np.unique(self.batch_in[self.row_in >= 0]).tolist()
+                self.batches = {batch: self.batches[batch] for batch in live}
         return self.slot_of[rows]
 
     def between(self, rows: Order) -> Any:
@@ -404,11 +391,6 @@ class KernelRowCache(Stateful):
         gram = np.empty((len(rows), len(rows)), dtype=self.values.dtype)
         _gather(self.values, self.slot_of[rows], rows, gram)
         return gram
-
-    def _forget_batches(self) -> None:
-        """Forget batches of which no row is left."""
-        live = np.unique(self._batch_in[self.row_in >= 0]).tolist()
-        self._batches = {batch: self._batches[batch] for batch in live}
 
     def _check(self, rows: Order, block: Any) -> None:
         name = self.kernel.name

@@ -21,10 +21,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from maxmargin.core.certificate import Certificate
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, AbsoluteGap, Iteration, Result, Status
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 
 
 @dataclass

@@ -12,21 +12,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Order, check_indices
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.checks import check_indices
-from maxmargin.core.kernel import NewOutputs
 from maxmargin.core.kernel_oracle import Found, KernelModel, KernelOracle
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import TINY, Result, Status
-from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_cuts import CutsState, KernelCuts
+from maxmargin.dual.kernel_cuts import KernelCuts
 from maxmargin.solvers.loop import Solver, SolverRun, Stopping, in_spite_of_interrupt
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 _ROUNDING = 1e-6
 """Relative gap below zero that rounding of kernel values may cause."""
@@ -122,8 +117,8 @@ class MiniBatchRun(SolverRun):
     """One solve."""
 
     state_names: ClassVar[tuple[str, ...]] = (
-        *SolverRun.state_names, "order", "inferred", "hinges", "fresh", "outputs_in_hand",
-        "best_point", "certificate", "nothing_violates",
+        *SolverRun.state_names, "order", "inferred", "hinges", "fresh", "cuts", "best_point",
+        "certificate", "nothing_violates",
     )  # fmt: skip
 
     state_types: ClassVar[dict[str, Any]] = {
@@ -146,40 +141,25 @@ class MiniBatchRun(SolverRun):
         self.hinges = np.full(oracle.n_examples, math.inf)
         """Hinge of each example at its last oracle call; infinite before the first."""
         self.best: KernelModel | None = None
-        self._best_point: DualPoint | None = None
+        self.best_point: DualPoint | None = None
+        """Of the best model."""
         self.certificate: Certificate | None = None
         """Of the present point and the best model; None when either has changed."""
         self.nothing_violates = False
 
     def check_state(self) -> None:
         check_indices("order", self.order, self.oracle.n_examples)
-        if self.inferred < 0 or (self.best is None and math.isfinite(self.primal)):
+        if self.inferred < 0 or (self.best_point is None and math.isfinite(self.primal)):
             raise ValueError("the model of its objective is missing")
-
-    @property
-    def outputs_in_hand(self) -> CutsState:
-        """The state of the working set: outputs, and the values between their rows."""
-        return self.cuts.state
-
-    @outputs_in_hand.setter
-    def outputs_in_hand(self, state: CutsState) -> None:
-        atoms, y_true = state.atoms, self.oracle.Y
+        if self.best_point is not None:
+            self.best = self.oracle.model_of(self.best_point)
+        atoms, y_true = self.cuts.atoms, self.oracle.Y
         whose = zip(atoms.examples.tolist(), atoms.is_true_output, atoms.outputs, strict=True)
         outputs = [y_true[i] if is_true else output for i, is_true, output in whose]
         wrong = np.flatnonzero(~atoms.is_true_output)
         self.oracle.check_listed(atoms.examples[wrong], [outputs[k] for k in wrong])
         if outputs:
-            self.cuts.restore(state, *self.oracle.rows_of(atoms.examples, outputs))
-
-    @property
-    def best_point(self) -> DualPoint | None:
-        """The dual point of the best model."""
-        return self._best_point
-
-    @best_point.setter
-    def best_point(self, point: DualPoint | None) -> None:
-        self._best_point = point
-        self.best = None if point is None else self.oracle.model_of(point)
+            self.cuts.restore(*self.oracle.rows_of(atoms.examples, outputs))
 
     @property
     def dual(self) -> float:
@@ -211,7 +191,8 @@ class MiniBatchRun(SolverRun):
     def resume(self, start: DualPoint) -> None:
         start = start.feasible(self.oracle.C)
         if len(start.examples):
-            self._add(self.oracle.outputs_of(start.examples, start.outputs, start.coef))
+            outputs = self.oracle.outputs_of(start.examples, start.outputs, start.coef)
+            self.cuts.add(outputs, self.oracle.y_true)
 
     def point(self) -> DualPoint:
         atoms = self.cuts.atoms
@@ -242,12 +223,14 @@ class MiniBatchRun(SolverRun):
         found = self._infer(self.model(), examples)
         self.inferred += len(examples)
         self.hinges[examples] = found.hinges
-        suboptimality = self._suboptimality(found)
-        self.fresh += self._take_in(found, suboptimality)
-        costs = self.oracle.C[found.outputs.examples]
-        self._improve(examples, float(costs @ np.maximum(suboptimality, 0.0)))
+        taken, gap = self._take_in(found)
+        self.fresh += taken
+        self._improve(examples, gap)
         if self.inferred == n:
-            self._end_pass()
+            expected = self.expected
+            close = expected - self.dual <= 2.0 * self.stopping.allowed_gap(expected)
+            if close or not self.fresh:  # the hinges of the pass promise the end
+                self.evaluate()
 
     def _infer(self, model: KernelModel, examples: Order) -> Found:
         solver = self.solver
@@ -256,24 +239,15 @@ class MiniBatchRun(SolverRun):
             model, examples, self.threads, solver.outputs_per_call, solver.diversity
         )
 
-    def _suboptimality(self, found: Found) -> Floats:
-        """How far the outputs that were found exceed the slacks of their examples."""
+    def _take_in(self, found: Found) -> tuple[int, float]:
+        """Add the outputs that violate their slacks by more than epsilon; how many, and the gap."""
         examples = found.outputs.examples
-        suboptimality = found.slopes - self.cuts.slacks()[examples]
-        return np.where(self.oracle.C[examples] > 0.0, suboptimality, 0.0)
-
-    def _take_in(self, found: Found, suboptimality: Floats) -> int:
-        """Add the outputs that violate by more than epsilon; returns how many."""
+        C, suboptimality = self.oracle.C[examples], found.slopes - self.cuts.slacks()[examples]
+        suboptimality = np.where(C > 0.0, suboptimality, 0.0)
         chosen = np.flatnonzero(suboptimality > self.epsilon)
         if len(chosen):
-            self._add(found.outputs.take(chosen))
-        return len(chosen)
-
-    def _add(self, outputs: NewOutputs) -> None:
-        """Add outputs to the working set, after the true outputs of their examples."""
-        examples = np.unique(outputs.examples)
-        missing = examples[~self.cuts.has_true_output[examples]]
-        self.cuts.add(self.oracle.y_true(missing) if len(missing) else None, outputs)
+            self.cuts.add(found.outputs.take(chosen), self.oracle.y_true)
+        return len(chosen), float(C @ np.maximum(suboptimality, 0.0))
 
     def _improve(self, examples: Order, gap: float) -> None:
         """Improve the dual to a part of the gap that the oracle calls found; then prune."""
@@ -288,13 +262,6 @@ class MiniBatchRun(SolverRun):
         if self.iterations_due(solver.prune_every):
             cuts.drop_idle(solver.max_idle)
 
-    def _end_pass(self) -> None:
-        """Evaluate the model if the hinges of the pass promise the end."""
-        estimate = self.expected
-        close = estimate - self.dual <= 2.0 * self.stopping.allowed_gap(estimate)
-        if close or not self.fresh:
-            self.evaluate()
-
     def evaluate(self) -> None:
         """Evaluate and certify the model on all examples, and add the outputs that violate."""
         point = self.point()
@@ -303,7 +270,7 @@ class MiniBatchRun(SolverRun):
         primal = self.evaluated = model.half_square + float(self.oracle.C @ found.hinges)
         if primal < self.primal:
             # The model comes first: were Ctrl-C to come in between, it must not be missing.
-            self._best_point, self.best = point, model
+            self.best_point, self.best = point, model
             self.primal = primal
         self.certificate = Certificate(self.primal, self.oracle.dual(point))
         if self.certificate.relative_gap < -_ROUNDING:
@@ -313,7 +280,7 @@ class MiniBatchRun(SolverRun):
                 f"their examples."
             )
         closed = self.stopping.is_enough(self.primal, self.certificate.dual)
-        self.nothing_violates = closed or not self._take_in(found, self._suboptimality(found))
+        self.nothing_violates = closed or not self._take_in(found)[0]
 
     def compare_with_zero(self) -> None:
         """Take the zero model if it is better: at least the linear term of the dual."""
@@ -326,6 +293,6 @@ class MiniBatchRun(SolverRun):
         found = self._infer(model, np.arange(self.oracle.n_examples))
         at_zero = float(self.oracle.C @ found.hinges)
         if at_zero < primal:
-            self._best_point, self.best, self.primal = nothing, model, at_zero
+            self.best_point, self.best, self.primal = nothing, model, at_zero
         certificate = Certificate(min(primal, at_zero), self.certificate.dual)
         self.certificate = certificate.compared_with_zero(at_zero, tol)

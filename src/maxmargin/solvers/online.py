@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import slopes
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
-from maxmargin.core.threads import Threads
 from maxmargin.dual.cut_cache import CutCache, Frozen
 from maxmargin.dual.working_set import StepRule
 from maxmargin.solvers.loop import Momentum, Stopping, uncertified
@@ -34,9 +33,6 @@ from maxmargin.solvers.structured import (
     StructuredSolver,
     TrackedRun,
 )
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 ROUNDING = 1e-9
 """How far above C, relatively, rounding may push the coefficients of an example."""
@@ -130,24 +126,24 @@ class Stream(ABC):
     checker: OracleChecker | None = None
     """Checks the answers of a user's oracle in all batches; see `Oracle`."""
 
-    @property
-    @abstractmethod
-    def content(self) -> Any:
-        """What tells these examples and their oracle from others, for fingerprints."""
-
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
         """All batches from the beginning."""
 
     @property
-    @abstractmethod
-    def n_features(self) -> int:
-        """Length of the weight vector."""
+    def content(self) -> Any:
+        """What tells these examples and their oracle from others, for fingerprints."""
+        return next(self.batches()).oracle.content
 
     @property
-    @abstractmethod
+    def n_features(self) -> int:
+        """Length of the weight vector."""
+        return next(self.batches()).oracle.n_features
+
+    @property
     def exact(self) -> bool:
         """Whether the oracle always finds the most violated cut."""
+        return next(self.batches()).oracle.exact
 
     def evaluate(
         self, candidates: Sequence[Floats], point: DualPointOfStream, threads: Threads
@@ -176,20 +172,8 @@ class InMemory(Stream):
         oracle.check_from(first, checker)
         self.checker = oracle.checker
 
-    @property
-    def content(self) -> Any:
-        return self.oracle.content
-
     def batches(self) -> Iterator[Batch]:
         yield Batch(self.first, self.oracle)
-
-    @property
-    def n_features(self) -> int:
-        return self.oracle.n_features
-
-    @property
-    def exact(self) -> bool:
-        return self.oracle.exact
 
 
 BATCH_PER_SEEN = 0.02
@@ -259,34 +243,29 @@ class StreamRun(TrackedRun):
 
     def point(self) -> DualPointOfStream:
         listed, frozen = self.cache.point(), self.cache.frozen
-        if frozen is None:
-            return listed
-        return FrozenPoint(listed, frozen.copy())
+        return listed if frozen is None else FrozenPoint(listed, frozen.copy())
 
     def resume(self, start: DualPointOfStream) -> None:
-        listed = start.listed if isinstance(start, FrozenPoint) else start
+        listed, frozen = start if isinstance(start, FrozenPoint) else (start, None)
         if not isinstance(listed, DualPoint):
             raise ValueError("The point is no list of outputs with coefficients.")
-        if isinstance(start, FrozenPoint):
-            self._resume_frozen(start)
+        if frozen is not None:
+            self._resume_frozen(frozen.copy())
         for first, oracle in self.stream.batches():
             last = first + oracle.n_examples
             which = np.flatnonzero((listed.examples >= first) & (listed.examples < last))
             if not len(which):
                 continue
             self.cache.look_at(first, last)
-            examples, coef = listed.examples[which] - first, np.maximum(listed.coef[which], 0.0)
-            room = np.maximum(oracle.C - self.cache.spent(np.arange(first, last)), 0.0)
-            used = np.bincount(examples, coef, oracle.n_examples)
-            coef *= np.minimum(1.0, room / np.maximum(used, TINY))[examples]
-            cuts = oracle.cuts_of(examples, [listed.outputs[k] for k in which])
-            C = oracle.C[examples]
-            self.cache.put_in(examples + first, C, cuts, coef, self.weights)
+            outputs = [listed.outputs[k] for k in which]
+            own = DualPoint(listed.examples[which] - first, listed.coef[which], outputs)
+            own = own.feasible(np.maximum(oracle.C - self.cache.spent(np.arange(first, last)), 0.0))
+            cuts, C = oracle.cuts_of(own.examples, own.outputs), oracle.C[own.examples]
+            self.cache.put_in(own.examples + first, C, cuts, own.coef, self.weights)
         self.cache.recount(self.weights)
 
-    def _resume_frozen(self, start: FrozenPoint) -> None:
+    def _resume_frozen(self, frozen: Frozen) -> None:
         """Take over the frozen sum, scaled down to be feasible."""
-        frozen = start.frozen.copy()
         if frozen.vector.shape != self.weights.shape:
             raise ValueError("The point belongs to other features.")
         most = 1.0
@@ -375,10 +354,6 @@ class StreamRun(TrackedRun):
         gap = float(self.cache.gaps.sum()) + max(-self.cache.frozen_slope(self.weights), 0.0)
         return Certificate(self.dual + gap, self.dual)
 
-    @property
-    def cached_gap(self) -> float:
-        return self.cached_certificate.relative_gap
-
     def look(self) -> Certificate:
         """The same at the present weights."""
         self.cache.update(np.arange(self.cache.n_examples), self.weights, ADD_ONLY)
@@ -406,7 +381,7 @@ class StreamRun(TrackedRun):
             self.momentum.apply()
             self.sweep()
             self.momentum.settle()
-            looks_done = self.options.bound == "true" or self.cached_gap <= tol
+            looks_done = self.options.bound == "true" or self.cached_certificate.relative_gap <= tol
             if self.must_stop or (looks_done and self.look().relative_gap <= tol):
                 break
         self.settle()
@@ -559,8 +534,9 @@ class Online(StructuredSolver):
         """One pass over the stream, after which the cache is optimised."""
         for batch, some in run.mini_batches():
             run.explore(batch, some)
-            if self.schedule == "gap" and run.cached_gap > run.tol_cache:
-                run.optimize(run.tol_cache)
+            if self.schedule == "gap":
+                if run.cached_certificate.relative_gap > run.tol_cache:
+                    run.optimize(run.tol_cache)
             elif self.schedule == "larank" and run.cache.n_examples:
                 run.update_again(
                     run.random.integers(run.cache.n_examples, size=UPDATES_AGAIN * len(some))

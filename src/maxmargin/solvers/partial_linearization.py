@@ -14,20 +14,14 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, TypeGuard
 
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.arrays import Order
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import DistributionPoint, MarginalOracle, distributions_of
 from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.loop import Stopping
-from maxmargin.solvers.structured import (
-    BATCHES_PER_PASS,
-    MOST_WORK,
-    Order,
-    StructuredSolver,
-    TrackedRun,
-)
+from maxmargin.solvers.structured import BATCHES_PER_PASS, MOST_WORK, StructuredSolver, TrackedRun
 
 SCHEDULED = "scheduled"
 
@@ -130,7 +124,7 @@ class DistributionRun(TrackedRun):
         stopping: Stopping,
         threads: Threads,
         seed: int,
-        solver: "DistributionSolver",
+        solver: "PartialLinearization",
     ) -> None:
         super().__init__(oracle, stopping, threads, seed, solver.averaging)
         self.fixed_step, self.batch_size = solver.fixed_step, solver.batch_size
@@ -242,46 +236,9 @@ class DistributionRun(TrackedRun):
         return hinges.most / max(float(self.oracle.C.sum()), 1e-300) or 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DistributionSolver(StructuredSolver):
-    """Base of the solvers that keep a distribution over the outputs of every example."""
-
-    block: bool = True
-    temperature: float | str = SCHEDULED
-    averaging: bool = True
-    evaluate_every: int = 10
-    batch_size: int = 1
-
-    fixed_step: ClassVar[float | None] = None
-    """Length of all steps; None makes exact ones."""
-
-    def check(self, oracle: Any) -> None:
-        """Refuse an oracle that has no marginals and cannot list its outputs."""
-        super().check(oracle)
-        if not isinstance(oracle, MarginalOracle):
-            oracle.outputs(0)
-
-    def start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> DistributionRun:
-        return DistributionRun(oracle, stopping, threads, seed, self)
-
-    def iterate(self, run: DistributionRun) -> None:
-        if not self.block:
-            run.update_together()
-            return
-        run.update(run.shuffled)
-        if run.iterations_due(self.evaluate_every) or run.looks_done():
-            run.evaluate()
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, Real) and math.isfinite(value)
-
-
 @registered("PartialLinearization")
 @dataclass(frozen=True, kw_only=True)
-class PartialLinearization(DistributionSolver):
+class PartialLinearization(StructuredSolver):
     """Partial linearization of the dual (Mohapatra et al., 2016).
 
     A step leads from the distribution over an example's outputs towards the same one reweighted by
@@ -319,6 +276,15 @@ class PartialLinearization(DistributionSolver):
     [['b', 'a'], ['a', 'a'], ['b']]
     """
 
+    block: bool = True
+    temperature: float | str = SCHEDULED
+    averaging: bool = True
+    evaluate_every: int = 10
+    batch_size: int = 1
+
+    fixed_step: ClassVar[float | None] = None
+    """Length of all steps; None makes exact ones."""
+
     def __post_init__(self) -> None:
         known = self.temperature == SCHEDULED
         if not (known or (_is_number(self.temperature) and self.temperature >= 0.0)):
@@ -327,10 +293,29 @@ class PartialLinearization(DistributionSolver):
                 f"{self.temperature!r}."
             )
 
+    def check(self, oracle: Any) -> None:
+        """Refuse an oracle that has no marginals and cannot list its outputs."""
+        super().check(oracle)
+        if not isinstance(oracle, MarginalOracle):
+            oracle.outputs(0)
+
+    def start(
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
+    ) -> DistributionRun:
+        return DistributionRun(oracle, stopping, threads, seed, self)
+
+    def iterate(self, run: DistributionRun) -> None:
+        if not self.block:
+            run.update_together()
+            return
+        run.update(run.shuffled)
+        if run.iterations_due(self.evaluate_every) or run.looks_done():
+            run.evaluate()
+
 
 @registered("ExponentiatedGradient")
 @dataclass(frozen=True, kw_only=True)
-class ExponentiatedGradient(DistributionSolver):
+class ExponentiatedGradient(PartialLinearization):
     """Exponentiated gradient on the dual (Collins et al., 2008).
 
     `PartialLinearization` with steps of length one. The dual falls where the temperature, one over
@@ -371,3 +356,7 @@ class ExponentiatedGradient(DistributionSolver):
     def __post_init__(self) -> None:
         if not (_is_number(self.temperature) and self.temperature > 0.0):
             raise ValueError(f"temperature must be a positive number, but is {self.temperature!r}.")
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, Real) and math.isfinite(value)

@@ -15,25 +15,21 @@ With a dual coefficient b_im for each class, w_m = sum_i b_im x_i (plus the mean
 """
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.compiled.rows import Rows, measured_rows
+from maxmargin.core.arrays import Floats, check_finite, conforms
 from maxmargin.core.certificate import Certificate, certify
-from maxmargin.core.checks import check_finite, conforms
 from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.oracle import Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import MERGES, Geometry, make_dual
+from maxmargin.dual.explicit import make_dual
 from maxmargin.solvers.loop import Momentum, Solver, SolverRun, Stopping, run_loop
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int32]
 
 LONGEST_WAIT = 63
 """Iterations after which even an idle example is updated again."""
@@ -93,7 +89,7 @@ class SequentialDual(Solver):
     ) -> "LinearRun | ClassesRun":
         if isinstance(oracle, OneVersusRest):
             return ClassesRun(self, oracle, stopping, threads, seed)
-        return LinearRun(self, oracle, stopping, threads, seed, Geometry.of(oracle))
+        return LinearRun(self, oracle, stopping, threads, seed)
 
     def iterate(self, run: "LinearRun | ClassesRun") -> None:
         run.iterate()
@@ -141,35 +137,34 @@ class LinearRun(_ExplicitRun):
         stopping: Stopping,
         threads: Threads,
         seed: int,
-        geometry: Geometry,
+        measured: tuple[Rows, Floats] | None = None,
         start: Floats | None = None,
     ) -> None:
         super().__init__(solver, problem, stopping, threads, seed)
-        self.geometry = geometry
+        self.measured = measured
         self.threshold = 0.0
         self.candidates = ["average", "weights"] if solver.averaging else ["weights"]
         self.n_evaluations = self.n_nonzero = self.calls_evaluated = 0
         self.is_new = False
         """Whether the best weights have been evaluated since the last certificate."""
-        self.certified: _Certified | None = None
-        self._begin(start)
+        self.certified: Result | None = None
+        self.resume(start)
 
-    def _begin(self, start: Floats | None) -> None:
+    def resume(self, start: Floats | None) -> None:
         """Start from dual coefficients, or from zero."""
+        problem = self.oracle
+        self.measured = self.measured or measured_rows(problem.X, problem.bias)
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
-        self.dual_state = make_dual(self.oracle, self.geometry, start, longest_wait, self.seed)
-        self.momentum = Momentum(self.dual_state, self.solver.acceleration)
-        self.best = self.dual_state.weights.copy()
+        self.dual_state = make_dual(problem, self.measured, start, longest_wait, self.seed)
+        self.best = self.dual_state.shared.weights.copy()
         self.best_dual = self.dual_state.dual
         self.certificate = Certificate(math.inf, self.best_dual)
         self.settled_dual = -math.inf if start is None else self.best_dual
+        self.momentum = Momentum(self.dual_state, self.solver.acceleration)
 
     def check_state(self) -> None:
         if not {*self.candidates} <= {"average", "weights"}:
             raise ValueError("a candidate is no weights")
-
-    def resume(self, start: Floats) -> None:
-        self._begin(start)
 
     def is_whole(self, status: Status | None) -> bool:
         return not self.stopping.out_of_time
@@ -191,7 +186,7 @@ class LinearRun(_ExplicitRun):
         return self.dual_state.dual_coef
 
     def answer(self) -> Floats:
-        shown = self.dual_state.weights if math.isinf(self.primal) else self.best
+        shown = self.dual_state.shared.weights if math.isinf(self.primal) else self.best
         return shown[:, : self.oracle.n_outputs]
 
     @property
@@ -205,7 +200,7 @@ class LinearRun(_ExplicitRun):
 
     def confirm(self) -> bool:
         self.certified = self._certified()
-        if self.certified.is_enough(self.stopping):
+        if self.certified.status is Status.CONVERGED:
             return True
         self.certified = None
         self.momentum.restart()
@@ -217,7 +212,7 @@ class LinearRun(_ExplicitRun):
         state, momentum = self.dual_state, self.momentum
         momentum.apply()
         order = state.due_examples()
-        for chunk in self._chunks(order):
+        for chunk in state.chunks(order, self.threads):
             state.sweep(chunk, self.threshold, self.threads)
             if self.stopping.out_of_time:
                 break
@@ -229,14 +224,6 @@ class LinearRun(_ExplicitRun):
             self._evaluate()
             if self.solver.skip_small_violations:
                 self.threshold = SKIPPED_PART_OF_GAP * self.certificate.gap / self.oracle.C.sum()
-
-    def _chunks(self, order: Order) -> Iterator[Order]:
-        """Chunks of a pass, between which threads synchronise the weights."""
-        size, n_threads = self.dual_state.updates_per_call, self.threads.n_threads
-        if n_threads > 1:
-            size = min(size, max(self.dual_state.updates_per_merge, -(-len(order) // MERGES)))
-        for at in range(0, len(order), size):
-            yield order[at : at + size]
 
     def _evaluation_is_due(self) -> bool:
         """Whether an evaluation could close the gap: hardly, while the dual gains as much."""
@@ -255,7 +242,7 @@ class LinearRun(_ExplicitRun):
         best_primal = self.certificate.primal
         primals = {}
         for name in self.candidates if self.n_evaluations % 4 == 0 else self.candidates[:1]:
-            candidate = getattr(state, name)
+            candidate = getattr(state.shared, name)
             primals[name] = state.primal(candidate, self.threads)
             if primals[name] < best_primal:
                 best_primal = primals[name]
@@ -269,7 +256,7 @@ class LinearRun(_ExplicitRun):
         self.certificate = Certificate(best_primal, state.dual)
         self.n_nonzero = int(np.count_nonzero(state.coef))
 
-    def _certified(self) -> "_Certified":
+    def _certified(self) -> Result:
         """The best weights, or zero, and a dual point, certified from the data alone."""
         problem, state = self.oracle, self.dual_state
         state.release()
@@ -282,7 +269,11 @@ class LinearRun(_ExplicitRun):
             if at_zero < certificate.primal:
                 weights, certificate = zero, replace(certificate, primal=at_zero)
             tol = self.stopping.relative_tol(at_zero)
-            return _Certified(weights, dual_coef, certificate.compared_with_zero(at_zero, tol))
+            certificate = certificate.compared_with_zero(at_zero, tol)
+            enough = self.stopping.is_enough(certificate.primal, certificate.dual)
+            status = Status.CONVERGED if enough else Status.FAILED
+            n_iterations = len(self.history)
+            return Result(weights, dual_coef, certificate, status, n_iterations, self.history)
         except KeyboardInterrupt:
             state.restart()
             raise
@@ -292,18 +283,8 @@ class LinearRun(_ExplicitRun):
             self.momentum.settle(early=True)
             self._evaluate()
             self.certified = self._certified()
-        if self.certified.is_enough(self.stopping):
-            status = Status.CONVERGED
-        return Result(*self.certified, status, len(self.history), self.history)
-
-
-class _Certified(NamedTuple):
-    weights: Floats
-    dual_coef: Floats
-    certificate: Certificate
-
-    def is_enough(self, stopping: Stopping) -> bool:
-        return stopping.is_enough(self.certificate.primal, self.certificate.dual)
+        converged = self.certified.status is Status.CONVERGED
+        return self.certified if converged else replace(self.certified, status=status)
 
 
 class ClassesRun(_ExplicitRun):
@@ -322,16 +303,13 @@ class ClassesRun(_ExplicitRun):
         seed: int,
     ) -> None:
         super().__init__(solver, problem, stopping, threads, seed)
-        self.geometry = Geometry.of(problem.parts[0])
+        self.n_parts = len(problem.parts)
+        self.measured = measured_rows(problem.parts[0].X, problem.parts[0].bias)
         self.results: dict[int, Result] = {}
         self.running: dict[Future[Result], int] = {}
         self.at_zero = [_at_zero(part) for part in problem.parts]
         self.starts: Floats | None = None
         self.pool = ThreadPoolExecutor(min(threads.n_threads, self.n_parts))
-
-    @property
-    def n_parts(self) -> int:
-        return len(self.oracle.parts)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -416,7 +394,7 @@ class ClassesRun(_ExplicitRun):
         with Threads(1) as thread:
             problem, seed = self.oracle.parts[m], self.seed + m
             start = None if self.starts is None else self.starts[:, [m]]
-            run = LinearRun(self.solver, problem, stopping, thread, seed, self.geometry, start)
+            run = LinearRun(self.solver, problem, stopping, thread, seed, self.measured, start)
             try:
                 status = run_loop(self.solver, run)
             except KeyboardInterrupt:

@@ -8,32 +8,42 @@ to the batches that follow, which saves passes. Of others only non-zero coeffici
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.compiled.rows import measured_rows
+from maxmargin.core.arrays import Floats, check_finite, check_indices, check_shape, check_types
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.checks import check_finite, check_indices, check_shape, check_types
 from maxmargin.core.linear import LinearProblem, MulticlassProblem, OneVersusRest
+from maxmargin.core.oracle import Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful, alike
-from maxmargin.core.threads import Threads, read_ahead
-from maxmargin.dual.explicit import ONE_THREAD, Geometry, LinearDual, SharedWeights, make_dual
+from maxmargin.dual.explicit import ONE_THREAD, LinearDual, SharedWeights, make_dual
 from maxmargin.dual.sweeps import DUE, WAIT
 from maxmargin.solvers.loop import Solver, SolverRun, Stopping
 
-Floats = NDArray[np.float64]
+Item = TypeVar("Item")
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, each read in a thread while the one before is in use."""
+    end = object()
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = reader.submit(next, items, end)
+            yield item  # type: ignore[misc]
+            del item  # so that its memory is free before the next is waited for
+
+
 Fractions = NDArray[np.float32]
 Steps = NDArray[np.unsignedinteger]
-
-
-def parts_of(problem: LinearProblem | OneVersusRest) -> tuple[LinearProblem, ...]:
-    """The independent problems that a problem consists of; often itself."""
-    return problem.parts if isinstance(problem, OneVersusRest) else (problem,)
 
 
 class SummedObjective:
@@ -51,11 +61,8 @@ class SummedObjective:
         self, batch: LinearProblem | OneVersusRest, dual_coefs: Sequence[Floats | None]
     ) -> None:
         """Add a batch; None stands for coefficients that are all zero."""
-        parts = parts_of(batch)
-        nothing = np.zeros(0, dtype=np.intp)
-        if not self._geometry:
-            self._geometry = tuple(part.some(nothing) for part in parts)
-        for m, (part, dual_coef) in enumerate(zip(parts, dual_coefs, strict=True)):
+        self._geometry = self._geometry or _without_examples(batch.parts)
+        for m, (part, dual_coef) in enumerate(zip(batch.parts, dual_coefs, strict=True)):
             for c, candidate in enumerate(self.candidates):
                 self._losses[m, c] += part.total_loss(candidate[m])
             if dual_coef is not None:
@@ -80,6 +87,11 @@ class SummedObjective:
     def dual(self) -> float:
         values = zip(self._geometry, self._linear, self.unclipped(), strict=True)
         return sum(part.dual_of_sums(linear, unclipped) for part, linear, unclipped in values)
+
+
+def _without_examples(parts: Sequence[LinearProblem]) -> tuple[LinearProblem, ...]:
+    """The geometry of problems."""
+    return tuple(part.some(np.zeros(0, dtype=np.intp)) for part in parts)
 
 
 _MOST_CELLS = 1 << 28
@@ -128,12 +140,6 @@ class StoredCoefficients(NamedTuple):
         flat[_places(self.highest)] = 1.0
         flat[_places(self.between)] = self.fractions
         return result
-
-    def changed(self, rows: NDArray[np.int32], fractions: Fractions) -> "StoredCoefficients":
-        """The same with other coefficients for some of the rows."""
-        dense = self.dense()
-        dense[rows] = fractions
-        return self.of(dense)
 
     def restore(self, problem: LinearProblem) -> Floats:
         """Feasible coefficients for the examples of `problem`."""
@@ -189,13 +195,21 @@ class BatchDual:
         weights: Sequence[SharedWeights],
         starts: Sequence[Floats | None],
         seed: int,
+        losses: Sequence[Floats] = (),
     ) -> None:
-        self.rows, self.seed = rows, seed
-        geometry = Geometry.of(parts[0])
+        self.rows, self.seed, self.weights = rows, seed, weights
+        X = parts[0].X
+        measured = measured_rows(X, parts[0].bias)
         self.duals: list[LinearDual] = [
-            make_dual(part, geometry, start, LONGEST_WAIT, seed + m, shared)
+            # One copy of the features for all parts.
+            make_dual(replace(part, X=X), measured, start, LONGEST_WAIT, seed + m, shared)
             for m, (part, start, shared) in enumerate(zip(parts, starts, weights, strict=True))
         ]
+        for dual, known in zip(self.duals, losses, strict=False):
+            dual.losses = known
+        entries = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
+        per_row = [dual.coef.itemsize * dual.n_columns + 128 for dual in self.duals]
+        self.nbytes = int(entries + len(rows) * sum(per_row))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -218,13 +232,6 @@ class BatchDual:
         """Sum of C times loss, as of the last updates."""
         return sum(float(dual.losses.sum()) for dual in self.duals)
 
-    @property
-    def nbytes(self) -> int:
-        X = self.parts[0].X
-        entries = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
-        per_row = [dual.coef.itemsize * dual.n_columns + 128 for dual in self.duals]
-        return int(entries + len(self) * sum(per_row))
-
     def sweep(self, threads: Threads) -> int:
         """Update the examples that are due; returns how many, averaged over the parts."""
 
@@ -246,34 +253,28 @@ class BatchDual:
         ]
         return np.flatnonzero(np.any(moving, axis=0)).astype(np.int32)
 
-    def worth_keeping(self) -> Rows:
-        """The moving examples; all, if the others are too few for a copy."""
-        moving = self.moving()
-        few = len(moving) < WORTH_COPYING * len(self)
-        return moving if few else np.arange(len(self), dtype=np.int32)
-
     def some(self, examples: Rows) -> "BatchDual":
         """The state of some of these examples, their features copied."""
-        coefs = [coef[examples] for coef in self.dual_coefs]
-        parts = _with_same_features([part.some(examples) for part in self.parts])
-        weights = [dual.shared for dual in self.duals]
-        batch = BatchDual(parts, self.rows[examples], weights, coefs, self.seed)
-        for mine, theirs in zip(self.duals, batch.duals, strict=True):
-            theirs.losses = mine.losses[examples]
-        return batch
+        return BatchDual(
+            [part.some(examples) for part in self.parts],
+            self.rows[examples],
+            self.weights,
+            [coef[examples] for coef in self.dual_coefs],
+            self.seed,
+            [dual.losses[examples] for dual in self.duals],
+        )
 
-    @classmethod
-    def joined(cls, batches: "Sequence[BatchDual]") -> "BatchDual":
-        """The state of the examples of several batches."""
-        first = batches[0]
-        same = zip(*(batch.parts for batch in batches), strict=True)
-        parts = _with_same_features([part.joined(others) for part, *others in same])
-        coefs = [np.vstack(c) for c in zip(*(p.dual_coefs for p in batches), strict=True)]
-        rows = np.concatenate([batch.rows for batch in batches])
-        batch = cls(parts, rows, [dual.shared for dual in first.duals], coefs, first.seed)
-        for m, dual in enumerate(batch.duals):
-            dual.losses = np.concatenate([one.duals[m].losses for one in batches])
-        return batch
+    def joined(self, other: "BatchDual") -> "BatchDual":
+        """The state of the examples of two batches."""
+        both = list(zip(self.duals, other.duals, strict=True))
+        return BatchDual(
+            [one.problem.joined([two.problem]) for one, two in both],
+            np.concatenate([self.rows, other.rows]),
+            self.weights,
+            [np.vstack([one.dual_coef, two.dual_coef]) for one, two in both],
+            self.seed,
+            [np.concatenate([one.losses, two.losses]) for one, two in both],
+        )
 
     def fractions(self) -> list[Fractions]:
         """Coefficients of each part as `StoredCoefficients` takes them."""
@@ -283,11 +284,6 @@ class BatchDual:
         """Round the coefficients as `fractions` does."""
         for dual, fractions in zip(self.duals, self.fractions(), strict=True):
             dual.set_coef(fractions * dual.problem.C[:, None])
-
-    def attach(self, weights: Sequence[SharedWeights]) -> None:
-        """Use these weights from now on."""
-        for dual, shared in zip(self.duals, weights, strict=True):
-            dual.attach(shared)
 
     @property
     def plain(self) -> tuple[Any, ...]:
@@ -313,98 +309,13 @@ class BatchDual:
 
     def __getstate__(self) -> dict[str, Any]:
         """What the batches are made of; compiled code must not see arrays that pickle has made."""
-        return {"plain": self.plain, "weights": [dual.shared for dual in self.duals]}
+        return {"plain": self.plain, "weights": self.weights}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(vars(self.of_plain(**state)))
 
 
-def _with_same_features(parts: list[LinearProblem]) -> list[LinearProblem]:
-    """The parts with one copy of the features for all."""
-    return [replace(part, X=parts[0].X) for part in parts]
-
-
 LetGo = Callable[[int, BatchDual, Rows], None]
-
-
-def _forget(number: int, batch: BatchDual, examples: Rows) -> None:
-    """Ignore the rows that are dropped."""
-
-
-class RowCache(Stateful):
-    """Rows of earlier batches that still move, by batch number, in bounded memory."""
-
-    state_names = ("nbytes", "_random", "_turn")
-
-    def __init__(self, max_bytes: int, seed: int) -> None:
-        self.max_bytes = max_bytes
-        self.batches: dict[int, BatchDual] = {}
-        self.nbytes = 0
-        self._random = np.random.default_rng(seed)
-        self._turn = 0
-
-    def take(self, number: int) -> BatchDual | None:
-        """Remove and return what is kept of a batch."""
-        batch = self.batches.pop(number, None)
-        self.nbytes -= 0 if batch is None else batch.nbytes
-        return batch
-
-    def keep(self, number: int, batch: BatchDual, let_go: LetGo = _forget) -> None:
-        """Keep the moving rows of a batch; `let_go` is told which rows are dropped."""
-        self._put(number, batch, batch.moving())
-        while self.nbytes > self.max_bytes:
-            self._thin(let_go)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.batches.values()))
-
-    def sweep(self, n_updates: int, threads: Threads) -> tuple[int, float, float]:
-        """Sweep batches in turn for about `n_updates`; returns updates, linear and loss changes."""
-        batches = list(self.batches.values())
-        updated, linear, loss = 0, 0.0, 0.0
-        for _ in range(len(batches)):
-            if updated >= n_updates:
-                break
-            batch = batches[self._turn % len(batches)]
-            self._turn += 1
-            linear, loss = linear - batch.linear, loss - batch.loss
-            updated += batch.sweep(threads)
-            linear, loss = linear + batch.linear, loss + batch.loss
-        return updated, linear, loss
-
-    def join_small(self) -> None:
-        """Join the last batches while the last is not much smaller than the one before."""
-        while len(self.batches) > 1:
-            before, last = list(self.batches)[-2:]
-            if len(self.batches[before]) > 2 * len(self.batches[last]):
-                return
-            pair = self.take(before), self.take(last)
-            self._put(before, BatchDual.joined([batch for batch in pair if batch is not None]))
-
-    def _put(self, number: int, batch: BatchDual, examples: Rows | None = None) -> None:
-        if examples is not None:
-            if not len(examples):
-                return
-            batch = batch.some(examples)
-        self.batches[number] = batch
-        self.nbytes += batch.nbytes
-
-    def _thin(self, let_go: LetGo) -> None:
-        """Drop idle rows, then others at random; small batches as a whole, which saves copies."""
-        stay = {number: batch.worth_keeping() for number, batch in self.batches.items()}
-        left = sum(len(stay[b]) * p.nbytes / len(p) for b, p in self.batches.items())
-        share = min(1.0, ROOM_AFTER_THINNING * self.max_bytes / max(left, 1.0))
-        for number, examples in stay.items():
-            batch = self.batches[number]
-            large = batch.nbytes > SMALL_PORTION * self.max_bytes
-            chosen = self._random.random(len(examples) if large else 1) < share
-            examples = examples[np.broadcast_to(chosen, len(examples))]
-            if len(examples) < len(batch):
-                gone = np.ones(len(batch), dtype=bool)
-                gone[examples] = False
-                let_go(number, batch, np.flatnonzero(gone).astype(np.int32))
-                self.take(number)
-                self._put(number, batch, examples)
 
 
 SWEEPS = 5
@@ -423,21 +334,25 @@ def _kind_of(parts: Sequence[LinearProblem]) -> tuple[type, int, int]:
 class BatchLearner(Stateful):
     """Dual coordinate steps on batches as they come, with a cache of rows of earlier ones."""
 
-    state_names = ("updates", "cache_updates", "linear", "loss", "model", "cache", "cached")
+    state_names = (
+        "updates", "cache_updates", "linear", "loss", "model", "_random", "_turn", "plain_cache",
+    )  # fmt: skip
 
     def __init__(self, cache_bytes: int, seed: int) -> None:
         self.cache_bytes, self.seed = cache_bytes, seed
         self.updates = self.cache_updates = 0
         """Updates of examples so far, and of cached ones among them."""
-        self._kind: tuple[type, int, int] | None = None
-        self._forget()
+        self._begin(())
 
-    def _forget(self) -> None:
-        self.weights: list[SharedWeights] = []
-        self.cache = RowCache(self.cache_bytes, self.seed)
+    def _begin(self, parts: Sequence[LinearProblem]) -> None:
+        self.weights = [SharedWeights(part) for part in parts]
+        self.geometry = _without_examples(parts)
         self.linear = self.loss = 0.0
         """Linear term of the dual, and C times loss as of the last updates."""
-        self.geometry: tuple[LinearProblem, ...] = ()
+        self.cache: dict[int, BatchDual] = {}
+        """Rows of earlier batches that still move, by the number of the batch."""
+        self._random = np.random.default_rng(self.seed)
+        self._turn = 0
 
     @property
     def model(self) -> tuple[Any, ...]:
@@ -456,43 +371,30 @@ class BatchLearner(Stateful):
                 setattr(weights, name, value)
             for name in ("unclipped", "weights", "average"):
                 check_shape(name, getattr(weights, name), len(weights.unclipped), width)
-        if self.geometry:
-            self._kind = _kind_of(self.geometry)
 
     @property
-    def cached(self) -> list[tuple[Any, ...]]:
-        """The batches in the cache, as plain data."""
-        return [(number, *batch.plain) for number, batch in self.cache.batches.items()]
+    def plain_cache(self) -> list[tuple[Any, ...]]:
+        """The cached rows as plain data."""
+        return [(number, *batch.plain) for number, batch in self.cache.items()]
 
-    @cached.setter
-    def cached(self, batches: list[tuple[Any, ...]]) -> None:
-        self.cache.batches = {
-            number: BatchDual.of_plain(plain, self.weights) for number, *plain in batches
-        }
+    @plain_cache.setter
+    def plain_cache(self, batches: list[tuple[Any, ...]]) -> None:
+        self.cache = {number: BatchDual.of_plain(plain, self.weights) for number, *plain in batches}
 
     def prepare(self, parts: Sequence[LinearProblem]) -> bool:
         """Prepare for a batch; False if its outputs differ, and all that was learned is lost."""
-        kind = _kind_of(parts)
-        known = kind == self._kind
+        if not self.geometry or _kind_of(parts) != _kind_of(self.geometry):
+            self._begin(parts)
+            return False
         n_rows = parts[0].weights_shape[0]
-        if not known:
-            self._forget()
-            self._kind = kind
-            self.weights = [SharedWeights(part) for part in parts]
-            nothing = np.zeros(0, dtype=np.intp)
-            self.geometry = tuple(part.some(nothing) for part in parts)
-        elif n_rows > len(self.weights[0].weights):
+        if n_rows > len(self.weights[0].weights):
             self.resize(int(n_rows * SPARE_ROWS))
-        return known
+        return True
 
     def resize(self, n_rows: int) -> None:
         """Resize the weights to so many features, the constant one included."""
-        if n_rows == len(self.weights[0].weights):
-            return
         for weights in self.weights:
             weights.resize(n_rows)
-        for batch in self.cache.batches.values():
-            batch.attach(self.weights)
 
     def load(
         self, number: int, parts: Sequence[LinearProblem], starts: Sequence[Floats] | None
@@ -518,21 +420,74 @@ class BatchLearner(Stateful):
 
     def polish(self, n_updates: int, enough: float, threads: Threads) -> None:
         """Sweep the cached rows until a sweep gains less than `enough`, or all updates are made."""
-        left = n_updates
-        dual = self.dual
-        while left > 0 and len(self.cache):
-            left -= self._sweep_cache(len(self.cache), threads)
+        left, dual = n_updates, self.dual
+        while left > 0 and self.cache:
+            left -= self._sweep_cache(sum(map(len, self.cache.values())), threads)
             before, dual = dual, self.dual
             if dual - before < enough:
                 return
 
     def _sweep_cache(self, n_updates: int, threads: Threads) -> int:
-        updates, change, loss = self.cache.sweep(n_updates, threads)
-        self.updates += updates
-        self.cache_updates += updates
-        self.linear += change
+        """Sweep cached batches in turn for about `n_updates`; returns how many there were."""
+        batches = list(self.cache.values())
+        updated, linear, loss = 0, 0.0, 0.0
+        for _ in batches:
+            if updated >= n_updates:
+                break
+            batch = batches[self._turn % len(batches)]
+            self._turn += 1
+            linear, loss = linear - batch.linear, loss - batch.loss
+            updated += batch.sweep(threads)
+            linear, loss = linear + batch.linear, loss + batch.loss
+        self.updates += updated
+        self.cache_updates += updated
+        self.linear += linear
         self.loss += loss
-        return updates
+        return updated
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the cached rows."""
+        return sum(batch.nbytes for batch in self.cache.values())
+
+    def keep(self, number: int, batch: BatchDual, let_go: LetGo = lambda *_: None) -> None:
+        """Cache the moving rows of a batch; `let_go` is told which rows are dropped."""
+        self._put(number, batch, batch.moving())
+        while self.nbytes > self.cache_bytes:
+            self._thin(let_go)
+
+    def _put(self, number: int, batch: BatchDual, examples: Rows) -> None:
+        if len(examples):
+            self.cache[number] = batch.some(examples)
+
+    def _thin(self, let_go: LetGo) -> None:
+        """Drop idle rows, then others at random; small batches as a whole, which saves copies."""
+        stay = {number: batch.moving() for number, batch in self.cache.items()}
+        for number, batch in self.cache.items():
+            if len(stay[number]) >= WORTH_COPYING * len(batch):
+                stay[number] = np.arange(len(batch), dtype=np.int32)
+        left = sum(len(stay[b]) * p.nbytes / len(p) for b, p in self.cache.items())
+        share = min(1.0, ROOM_AFTER_THINNING * self.cache_bytes / max(left, 1.0))
+        for number, examples in stay.items():
+            batch = self.cache[number]
+            large = batch.nbytes > SMALL_PORTION * self.cache_bytes
+            chosen = self._random.random(len(examples) if large else 1) < share
+            examples = examples[np.broadcast_to(chosen, len(examples))]
+            if len(examples) < len(batch):
+                gone = np.ones(len(batch), dtype=bool)
+                gone[examples] = False
+                let_go(number, batch, np.flatnonzero(gone).astype(np.int32))
+                del self.cache[number]
+                self._put(number, batch, examples)
+
+    def join_small(self) -> None:
+        """Join the last cached batches while the last is not much smaller than the one before."""
+        while len(self.cache) > 1:
+            (before, one), (last, two) = list(self.cache.items())[-2:]
+            if len(one) > 2 * len(two):
+                return
+            del self.cache[before], self.cache[last]
+            self.cache[before] = one.joined(two)
 
     @property
     def dual(self) -> float:
@@ -597,17 +552,16 @@ class OnlineDual:
         self, problem: LinearProblem | OneVersusRest, n_jobs: int | None, stopping: Stopping
     ) -> None:
         """Learn from a batch with the same features and outputs, then sweep the cached rows."""
-        parts = parts_of(problem)
         learner = self.learner
         updates = learner.updates
-        learner.prepare(parts)
-        batch = learner.load(self.calls, parts, None)
+        learner.prepare(problem.parts)
+        batch = learner.load(self.calls, problem.parts, None)
         with Threads(n_jobs) as threads:
             try:
                 learner.learn(batch, threads)
             finally:
-                learner.cache.keep(self.calls, batch)
-                learner.cache.join_small()
+                learner.keep(self.calls, batch)
+                learner.join_small()
                 self.calls += 1
             most = UPDATES_AGAIN * (learner.updates - updates)
             learner.polish(most, BATCH_SETTLED * stopping.allowed_gap(learner.dual), threads)
@@ -622,7 +576,7 @@ class OnlineDual:
         return Certificate(math.inf, self.learner.dual)
 
     def as_iteration(self, seconds: float) -> Iteration:
-        batches = self.learner.cache.batches.values()
+        batches = self.learner.cache.values()
         coefs = [coef for batch in batches for coef in batch.dual_coefs]
         return Iteration(
             seconds=seconds,
@@ -753,10 +707,9 @@ class StreamedRun(SolverRun):
         types = list[Stored | None], dict[int, list[_Late]], list[Floats]
         check_types("the state", state, dict(zip(state, types, strict=True)))
         known = range(len(self.stored))
-        if not all(k in known for k in (*self.late, *self.learner.cache.batches)):
+        if not all(k in known for k in (*self.late, *self.learner.cache)):
             raise ValueError("coefficients belong to a block that there is not")
-        batches = self.learner.cache.batches.items()
-        rows = [(k, batch.rows) for k, batch in batches]
+        rows = [(k, batch.rows) for k, batch in self.learner.cache.items()]
         rows += [(k, one.rows) for k, many in self.late.items() for one in many]
         for k, some in rows:
             n_rows = min((part.shape[0] for part in self.stored[k] or ()), default=0)
@@ -815,11 +768,6 @@ class StreamedRun(SolverRun):
         """The best weights that are known, or those most likely to be."""
         return np.hstack(self.best or self.learner.average())
 
-    def reason_to_stop(self) -> Status | None:
-        if self.is_done:
-            return Status.CONVERGED
-        return self.stopping.reason(len(self.history))
-
     @property
     def is_done(self) -> bool:
         return self._closes_gap(self.certificate.primal)
@@ -858,7 +806,7 @@ class StreamedRun(SolverRun):
             if not self.surveyed:
                 self._prepare(k, problem)
             if problem is not None and learn and self.stopping.reason(-1) is None:
-                self._learn(k, parts_of(problem))
+                self._learn(k, problem.parts)
         if objective is None:
             self.surveyed = True
             self.learner.resize(self.n_rows)
@@ -877,7 +825,7 @@ class StreamedRun(SolverRun):
             if objective is not None:
                 if problem is None or k >= len(self.stored):
                     raise ValueError("The source gave other blocks than on the first pass.")
-                parts = parts_of(problem)
+                parts = problem.parts
                 objective.add(problem, self._restored(self.stored[k], parts) or [None] * len(parts))
             yield k, problem
         if objective is not None and k + 1 < len(self.stored):
@@ -889,8 +837,8 @@ class StreamedRun(SolverRun):
             self.stored.append(None)
         if problem is None:
             return
-        self.n_rows = parts_of(problem)[0].weights_shape[0]
-        if not self.learner.prepare(parts_of(problem)):
+        self.n_rows = problem.parts[0].weights_shape[0]
+        if not self.learner.prepare(problem.parts):
             self.stored = [None] * len(self.stored)
             self.late.clear()
 
@@ -898,13 +846,13 @@ class StreamedRun(SolverRun):
         """Improve the dual over a batch and the cached rows."""
         starts = self._restored(self._current(k), parts)
         self.late.pop(k, None)
-        self.learner.cache.take(k)
+        self.learner.cache.pop(k, None)
         batch = self.learner.load(k, parts, starts)
         try:
             self.learner.learn(batch, self.threads)
         finally:
             self.stored[k] = tuple(StoredCoefficients.of(part) for part in batch.fractions())
-        self.learner.cache.keep(k, batch, self._let_go)
+        self.learner.keep(k, batch, self._let_go)
 
     def _let_go(self, number: int, batch: BatchDual, examples: NDArray[np.int32]) -> None:
         """Keep the coefficients of rows dropped by the cache until their batch is stored."""
@@ -934,22 +882,25 @@ class StreamedRun(SolverRun):
     def _current(self, k: int) -> Stored | None:
         """Stored coefficients of a batch, updated with those of its cached rows."""
         stored = self.stored[k]
-        kept = self.learner.cache.batches.get(k)
+        kept = self.learner.cache.get(k)
         changes = [(rows, [part.dense() for part in coefs]) for rows, coefs in self.late.get(k, [])]
         if kept is not None:
             changes.append((kept.rows, kept.fractions()))
+        if not changes:
+            return stored
+        assert stored is not None  # rows are cached when their batch is stored
+        dense = [part.dense() for part in stored]
         for rows, fractions in changes:
-            assert stored is not None  # rows are cached when their batch is stored
-            pairs = zip(stored, fractions, strict=True)
-            stored = tuple(part.changed(rows, new) for part, new in pairs)
-        return stored
+            for part, new in zip(dense, fractions, strict=True):
+                part[rows] = new
+        return tuple(map(StoredCoefficients.of, dense))
 
     def _write_back(self) -> None:
         """Store the coefficients of all cached rows."""
-        for k in {*self.late, *self.learner.cache.batches}:
+        for k in {*self.late, *self.learner.cache}:
             self.stored[k] = self._current(k)
         self.late.clear()
-        for batch in self.learner.cache.batches.values():
+        for batch in self.learner.cache.values():
             batch.round_coefs()
 
     def _settle(self, objective: SummedObjective) -> None:

@@ -16,16 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order, check_finite, check_shape
 from maxmargin.core.certificate import Certificate, DualPoint, certify
-from maxmargin.core.checks import check_finite, check_shape
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, Result, Status
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.loop import (
@@ -36,9 +34,6 @@ from maxmargin.solvers.loop import (
     in_spite_of_interrupt,
     uncertified,
 )
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 ADD_ONLY = StepRule(max_steps=0)
 """Add new cutting planes without a step."""

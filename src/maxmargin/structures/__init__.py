@@ -1,8 +1,8 @@
 """What is predicted: one folder for each kind of output.
 
 A structure registers what it brings in modules of its own folder, which are found by their names:
-tasks of the command line as `TASKS` in ``task.py``, what a report says about its predictions as
-`ANSWERS` in ``report.py``.
+tasks of the command line as `TASKS` in ``task.py``, what a report says about the predictions of an
+estimator, by the name of its class, as `ANSWERS` in ``report.py``.
 """
 
 from collections.abc import Iterator

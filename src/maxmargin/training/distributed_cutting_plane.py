@@ -4,18 +4,16 @@ What a summed cut is made of stays in the shards, under its number; each request
 still in use.
 """
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.cutting_plane import (
     OneSlack,
     SummedCut,
@@ -31,10 +29,8 @@ from maxmargin.training.shards import (
     ResidentPoint,
     ShardedOracle,
     certified_on_shards,
+    retried,
 )
-
-Floats = NDArray[np.float64]
-Answer = TypeVar("Answer")
 
 
 @registered("DistributedOneSlack")
@@ -51,6 +47,9 @@ class DistributedOneSlack(OneSlack):
 
     def finish(self, run: Any, status: Status) -> Result:
         return certified_on_shards(super().finish, run, status, self)
+
+
+_NOTHING = Hinges(0.0, 0.0)
 
 
 class PartialCut(NamedTuple):
@@ -82,17 +81,17 @@ class SummedShard:
     def cached(self, number: int, used: list[int], delta: Delta) -> PartialCut:
         """The sum of the most violated cached constraints."""
         delta.apply(self.run.weights)
-        return self._kept(number, used, self.run.cached_cut(), Hinges(0.0, 0.0))
+        return self._kept(number, used, self.run.cached_cut())
 
     def resume(self, number: int, point: DualPoint) -> PartialCut:
         """A cut from coefficients of an earlier solve."""
-        return self._kept(number, [], self._summed(self.run.oracle.feasible(point)), _NOTHING)
+        oracle = self.run.oracle
+        return self._kept(number, [], SummedCut.of(oracle, oracle.feasible(point)))
 
     def recompute(self, numbers: list[int]) -> list[PartialCut]:
         """Cuts of these numbers; nothing for unknown ones."""
-        empty = joined_recipes([])
-        cuts = [self._summed(self.recipes.get(number, empty)) for number in numbers]
-        return [self._part(cut, _NOTHING) for cut in cuts]
+        recipes = [self.recipes.get(number, joined_recipes([])) for number in numbers]
+        return [self._part(SummedCut.of(self.run.oracle, recipe)) for recipe in recipes]
 
     def set_mix(self, mix: dict[int, float]) -> None:
         """Set the coefficient of each summed cut in the dual point."""
@@ -102,20 +101,15 @@ class SummedShard:
         mix = self.mix.items()
         return joined_recipes([(c, self.recipes[n]) for n, c in mix if n in self.recipes])
 
-    def _summed(self, recipe: DualPoint) -> SummedCut:
-        return SummedCut.of(self.run.oracle, recipe)
-
-    def _kept(self, number: int, used: list[int], cut: SummedCut, hinges: Hinges) -> PartialCut:
+    def _kept(
+        self, number: int, used: list[int], cut: SummedCut, hinges: Hinges = _NOTHING
+    ) -> PartialCut:
         self.recipes = {n: recipe for n, recipe in self.recipes.items() if n in used}
         self.recipes[number] = cut.recipe
         return self._part(cut, hinges)
 
-    def _part(self, cut: SummedCut, hinges: Hinges) -> PartialCut:
-        nothing = np.zeros(self.run.oracle.n_features)
-        return PartialCut(Delta.between(nothing, cut.vector), cut.loss, hinges)
-
-
-_NOTHING = Hinges(0.0, 0.0)
+    def _part(self, cut: SummedCut, hinges: Hinges = _NOTHING) -> PartialCut:
+        return PartialCut(Delta.between(np.zeros_like(cut.vector), cut.vector), cut.loss, hinges)
 
 
 class ShardedSummedRun(SummedRun):
@@ -134,10 +128,11 @@ class ShardedSummedRun(SummedRun):
         oracle.traffic()  # what was sent before is none of this run's
         self.number = 0
         self._sent = np.zeros(oracle.n_features)
-        try:
-            self.shards.ask_all("begin", SummedShard)
-        except LostShardError as lost:
-            self.recover(lost.number)
+        for shard in range(len(self.shards)):
+            self.shards.ask(shard, "begin", SummedShard)
+        self.shards.gathered()
+        if self.shards.lost:
+            self.recover()
 
     def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
         cut, hinges = self._asked("separate", cache)
@@ -147,24 +142,14 @@ class ShardedSummedRun(SummedRun):
     def cached_cut(self) -> SummedCut:
         return self._asked("cached")[0]
 
+    @retried
     def _asked(self, method: str, *arguments: Any) -> tuple[SummedCut, Hinges]:
-        def ask() -> list[PartialCut]:
-            delta = Delta.between(self._sent, self.weights)
-            self._sent[:] = self.weights
-            self.oracle.sent += delta.nbytes * len(self.shards)
-            self.number += 1
-            return self.shards.ask_all("do", method, self.number, self._used, delta, *arguments)
-
-        parts = self._retried(ask)
-        return self._added(self.number, parts)
-
-    def _retried(self, ask: Callable[[], Answer]) -> Answer:
-        """Answers of the shards, asked again while one is lost."""
-        while True:
-            try:
-                return ask()
-            except LostShardError as lost:
-                self.recover(lost.number)
+        delta = Delta.between(self._sent, self.weights)
+        self._sent[:] = self.weights
+        self.oracle.sent += delta.nbytes * len(self.shards)
+        self.number += 1
+        asked = method, self.number, self._used, delta, *arguments
+        return self._added(self.number, self.shards.ask_all("do", *asked))
 
     def check_resumed(self) -> None:
         """Shards have evaluated the point when they took it over."""
@@ -182,10 +167,10 @@ class ShardedSummedRun(SummedRun):
             self.oracle.received += part.nbytes
         return SummedCut(vector, loss, number), hinges  # type: ignore[arg-type]
 
-    def recover(self, *shards: int) -> None:
+    def recover(self) -> None:
         """Make lost shards again; cuts go on without what these had added."""
         self.detach_best()
-        everyone = self._parts_of_all(set(shards))
+        everyone = self._recomputed()
         kept, self.cuts = self.cuts.kept, SummedCuts()
         for k, number in enumerate(kept.recipes):
             cut, _ = self._added(number, [parts[k] for parts in everyone])  # type: ignore[arg-type]
@@ -194,43 +179,32 @@ class ShardedSummedRun(SummedRun):
         self.best_dual = self.dual  # a point that is lost proves nothing
         self._sent = np.full(len(self.weights), np.nan)  # so that all of them are sent
 
-    def _parts_of_all(self, lost: set[int]) -> list[list[PartialCut]]:
+    def _recomputed(self) -> list[list[PartialCut]]:
         """Partial cuts of each shard, once none is lost."""
         while True:
-            try:
-                for shard in sorted(lost):
-                    self.shards.make(shard)
-                    self.shards.wait()
-                    self.shards.ask(shard, "begin", SummedShard)
-                    self.shards.wait()
-                    lost.discard(shard)
+            self.shards.restore(lambda shard: ("begin", SummedShard))
+            with suppress(LostShardError):
                 return self.shards.ask_all("do", "recompute", self._used)
-            except LostShardError as error:
-                lost.add(error.number)
 
+    @retried
     def point(self) -> Any:
         kept = self.cuts.kept
         mix = {n: float(c) for n, c in zip(kept.recipes, kept.coef, strict=True) if c > 0.0}
-        self._retried(lambda: self.shards.ask_all("do", "set_mix", mix))
+        self.shards.ask_all("do", "set_mix", mix)
         return ResidentPoint()
 
+    @retried
     def listed_point(self) -> DualPoint:
         """The coefficients of all examples, fetched from the shards."""
+        self.point()
+        return self.oracle.join(self.shards.ask_all("do", "point"))
 
-        def ask() -> DualPoint:
-            self.point()
-            return self.oracle.join(self.shards.ask_all("do", "point"))
-
-        return self._retried(ask)
-
+    @retried
     def resume(self, start: DualPoint) -> None:
-        def ask() -> list[PartialCut]:
-            self.number += 1
-            for shard, part in enumerate(self.oracle.split(start)):
-                self.shards.ask(shard, "do", "resume", self.number, part)
-            return self.shards.wait()
-
-        parts = self._retried(ask)
+        self.number += 1
+        for shard, part in enumerate(self.oracle.split(start)):
+            self.shards.ask(shard, "do", "resume", self.number, part)
+        parts = [answer.value for answer in self.shards.wait()]
         self.cuts.add(self._added(self.number, parts)[0], coef=1.0)
         self.cuts.set_weights(self.weights)
 

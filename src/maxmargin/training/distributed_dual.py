@@ -10,19 +10,19 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
-from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.block_coordinate import ENTRY_COST, Auto
 from maxmargin.solvers.loop import Momentum, SolverRun, Stopping
@@ -40,12 +40,9 @@ from maxmargin.training.shards import (
     LostShardError,
     ResidentPoint,
     ShardedOracle,
-    Sums,
     certified_on_shards,
+    retried,
 )
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 MOST_SWEEPS, LEAST_GAIN = 5, 0.3
 """Sweeps of an update without oracle calls end at a gain below this part of the first."""
@@ -119,20 +116,18 @@ class Statistics(NamedTuple):
     oracle_seconds: float = 0.0
 
 
-NO_STATISTICS = Statistics()
-
-
 def interpolated(old: Floats, new: Floats, part: float) -> Floats:
     """A step from `old` to `new`, to the same bits in driver and shards."""
     return new if part == 1.0 else old + part * (new - old)
 
 
 class ShardCuts(WorkingSet):
-    """A working set that remembers where an update began, and can be rescaled."""
+    """A working set that remembers where an update began, and has `scale` times coefficients."""
 
     def __init__(self, totals: Floats, n_features: int) -> None:
         super().__init__(totals, n_features)
         self.gaps[:] = 0.0  # sweeps leave examples out that have no cuts yet
+        self.scale = 1.0
         self.begin_update()
 
     def begin_update(self) -> None:
@@ -145,16 +140,19 @@ class ShardCuts(WorkingSet):
 
     def scale_back(self, part: float) -> None:
         """Revert all but a part of the update."""
-        coef = self._table.coef
-        coef *= part
-        coef[: len(self._held)] += (1.0 - part) * self._held
-        self.linear = self._held_linear + part * self.change
+        if part != 1.0:
+            coef = self._table.coef
+            coef *= part
+            coef[: len(self._held)] += (1.0 - part) * self._held
+            self.linear = self._held_linear + part * self.change
 
-    def rescale(self, factor: float) -> None:
+    def rescale(self, scale: float) -> None:
         """Multiply the coefficients and their bounds."""
-        for array in (self._table.coef, self._table.previous, self._table.totals):
-            array *= factor
-        self.linear *= factor
+        if scale != self.scale:
+            factor, self.scale = scale / self.scale, scale
+            for array in (self._table.coef, self._table.previous, self._table.totals):
+                array *= factor
+            self.linear *= factor
 
     def refresh_dual(self, weights: Floats) -> None:
         """Recompute the dual value for weights that were set from outside."""
@@ -165,12 +163,16 @@ class ShardRun(BlockRun):
     """The run of a shard, which may stop in the middle of a pass."""
 
     working_set: ShardCuts
+    momentum: Momentum
 
-    def __init__(self, oracle: Oracle, seed: Any, averaging: bool, options: Auto) -> None:
+    def __init__(
+        self, oracle: Oracle, options: Auto, seed: Any, single: bool, averaging: bool
+    ) -> None:
         super().__init__(oracle, Stopping(), Threads(1), seed, options.batch_size, averaging)
         self.working_set = ShardCuts(oracle.C.copy(), oracle.n_features)
-        self.scale = 1.0
         self.options = options
+        # With several shards, the driver says how far to extrapolate.
+        self.momentum = Momentum(self, options.acceleration and single)
         self.oracle_seconds = self.effort = 0.0
         self._left: Order = np.zeros(0, dtype=np.int64)
         self._loss = 0.0
@@ -187,7 +189,7 @@ class ShardRun(BlockRun):
         passes, estimate = self.passes, self.estimate
         found = super().infer(order, rule)
         self.effort += self.options.inference_effort(self, order, found)
-        self._loss += found.loss / self.scale
+        self._loss += found.loss / self.working_set.scale
         if not len(self._left):
             self.estimate = self._loss
             return found
@@ -218,67 +220,48 @@ class DualShard:
     def __init__(
         self, oracle: Oracle, options: Auto, seed: Any, single: bool, averaging: bool
     ) -> None:
-        self.options, self.single = options, single
-        self.run = ShardRun(oracle, seed, averaging, options)
-        # With several, the driver says how far to extrapolate.
-        accelerated = options.acceleration and self.single
-        self.momentum = self.run.momentum = Momentum(self.run, accelerated)
+        self.single = single
+        self.run = ShardRun(oracle, options, seed, single, averaging)
         self.base = self.run.weights.copy()
         """The weights that were sent."""
 
     def improve(self, request: Request) -> ShardUpdate:
         """Make local passes of oracle calls, or sweep the working set."""
-        run, started = self.run, time.perf_counter()
-        self._set_weights(request)
-        run.oracle_seconds, run.effort = 0.0, 1.0
+        run, options = self.run, self.run.options
+        self._weights(request)
+        run.effort = 1.0
         if request.local_passes > 0.0:
-            run.working_set.drop_idle(self.options.max_idle)
-        run.working_set.begin_update()
+            run.working_set.drop_idle(options.max_idle)
         if not self.single:
             run.extrapolate(request.momentum)
         done = 0.0
         while done < request.local_passes and not run.stopping.out_of_time:
             order = run.following(request.local_passes - done)
-            self.options.improve(run, self.momentum, order)
+            options.improve(run, run.momentum, order)
             done += len(order) / run.oracle.n_examples
         if request.local_passes == 0.0:
-            self._sweep()
-        return self._update(started, done)
-
-    def _sweep(self) -> None:
-        rule, first = StepRule(max_steps=self.options.max_steps), 0.0
-        for _ in range(MOST_SWEEPS):
-            gain = self.run.sweep(self.options.worth_sweeping(self.run), rule).gain
-            first = first or gain
-            if gain <= LEAST_GAIN * first:
-                break
+            rule, first = StepRule(max_steps=options.max_steps), 0.0
+            for _ in range(MOST_SWEEPS):
+                gain = run.sweep(options.worth_sweeping(run), rule).gain
+                first = first or gain
+                if gain <= LEAST_GAIN * first:
+                    break
+        return self._update(done)
 
     def settle(self, request: Request) -> ShardUpdate:
         """End an extrapolation."""
-        started = time.perf_counter()
-        self._set_weights(request)
-        self.run.oracle_seconds = self.run.effort = 0.0
-        self.run.working_set.begin_update()
+        self._weights(request)
         self.run.settle()
-        return self._update(started, 0.0)
+        return self._update()
 
     def evaluate(self, at: Request | Floats) -> tuple[Hinges, Statistics]:
         """Sum of C times hinge; the cuts found are kept."""
-        weights, started = self._weights(at), time.perf_counter()
-        self.run.oracle_seconds = self.run.effort = 0.0
-        hinges = self.run.infer_at(weights)
-        return hinges, self._statistics(started, 1.0)
+        return self.run.infer_at(self._weights(at)), self._statistics(1.0)
 
     def lower_bound(self, at: Request | Floats) -> float:
         """Lower bound of that sum, by the working set."""
-        return self.run.working_set.hinges(self._weights(at)) / self.run.scale
-
-    def _weights(self, at: Request | Floats) -> Floats:
-        """The weights of a request, which are set, or weights as they are."""
-        if not isinstance(at, Request):
-            return at
-        self._set_weights(at)
-        return self.run.weights
+        cuts = self.run.working_set
+        return cuts.hinges(self._weights(at)) / cuts.scale
 
     def average(self) -> Floats:
         """Average of the weights over the updates here."""
@@ -287,50 +270,47 @@ class DualShard:
 
     def resume(self, point: DualPoint) -> ShardUpdate:
         """Start from a dual point, before any update; that returned is from zero."""
-        started = time.perf_counter()
-        self._set_scale(1.0)  # that of the point
+        self._started = time.perf_counter()
+        self.run.working_set.rescale(1.0)  # that of the point
         self.run.working_set.begin_update()
         self.run.resume(point)
-        return self._update(started, 0.0)
+        return self._update()
 
     def point(self) -> DualPoint:
         """The dual point, with the last update whole."""
-        point = self.run.working_set.point()
-        return point._replace(coef=point.coef / self.run.scale)
+        point = self.run.point()
+        return point._replace(coef=point.coef / self.run.working_set.scale)
 
-    def _set_weights(self, request: Request) -> None:
+    def _weights(self, at: Request | Floats) -> Floats:
+        """The weights of a request, from which an update begins, or weights as they are."""
         run, cuts = self.run, self.run.working_set
-        run.stopping = Stopping(time_limit=request.seconds)
-        self.base = interpolated(self.base, run.weights, request.step / run.scale).copy()
-        request.delta.apply(self.base)
-        if request.step != 1.0:
-            cuts.scale_back(request.step)
-        self._set_scale(request.scale)
+        self._started = time.perf_counter()
+        run.oracle_seconds = run.effort = 0.0
+        if not isinstance(at, Request):
+            return at
+        run.stopping = Stopping(time_limit=at.seconds)
+        self.base = interpolated(self.base, run.weights, at.step / cuts.scale).copy()
+        at.delta.apply(self.base)
+        cuts.scale_back(at.step)
+        cuts.rescale(at.scale)
         run.weights[:] = self.base
         if not self.single:
             cuts.refresh_dual(run.weights)
-        if request.restart:
-            self.momentum.restart()
+        if at.restart:
+            run.momentum.restart()
+        cuts.begin_update()
+        return run.weights
 
-    def _set_scale(self, scale: float) -> None:
-        if scale != self.run.scale:
-            self.run.working_set.rescale(scale / self.run.scale)
-            self.run.scale = scale
+    def _update(self, local_passes: float = 0.0) -> ShardUpdate:
+        weights, cuts = self.run.weights, self.run.working_set
+        delta, statistics = Delta.between(self.base, weights), self._statistics(local_passes)
+        return ShardUpdate(delta, cuts.change / cuts.scale, cuts.scale, statistics)
 
-    def _update(self, started: float, local_passes: float) -> ShardUpdate:
-        run = self.run
-        return ShardUpdate(
-            Delta.between(self.base, run.weights),
-            run.working_set.change / run.scale,
-            run.scale,
-            self._statistics(started, local_passes),
-        )
-
-    def _statistics(self, started: float, local_passes: float) -> Statistics:
+    def _statistics(self, local_passes: float) -> Statistics:
         run = self.run
         return Statistics(
             run.passes, run.estimate, run.calls, run.hits, run.n_cuts, local_passes, run.effort,
-            time.perf_counter() - started, run.oracle_seconds,
+            time.perf_counter() - self._started, run.oracle_seconds,
         )  # fmt: skip
 
 
@@ -345,7 +325,7 @@ class ShardRecord:
     step: float = 1.0
     oracle_updates: int = 0
     """Its updates with oracle calls; sweeps take hardly any time."""
-    statistics: Statistics = NO_STATISTICS
+    statistics: Statistics = field(default_factory=Statistics)
     pass_seconds: float = math.nan
     restart: bool = False
     t: float = 1.0
@@ -402,7 +382,6 @@ class DistributedRun(Run):
         self.passes_evaluated = self.passes_asked = 0.0
         self.version = 0
         self.records = [ShardRecord(np.zeros(oracle.n_features)) for _ in range(n_shards)]
-        self.lost: set[int] = set()
         self.checkpointed: list[DualPoint] | None = None
         """Dual points of the shards as last fetched, from which lost ones resume."""
         self._costs: dict[str, Any] = defaultdict(float)
@@ -410,15 +389,16 @@ class DistributedRun(Run):
         oracle.traffic()  # what was sent before is none of this run's
         self.shards.patience = solver.patience
         for shard in range(n_shards):
-            self._begin(shard)
-        self._drain()
-        if self.lost:
+            self.shards.ask(shard, *self._beginning(shard))
+        self.shards.gathered()
+        if self.shards.lost:
             self.recover()
 
-    def _begin(self, shard: int) -> None:
+    def _beginning(self, shard: int) -> tuple[Any, ...]:
+        """The first request of a shard."""
         seed = [self.seed, shard] if shard else self.seed
         averaging = self.average is not None
-        self.shards.ask(shard, "begin", DualShard, self.solver.local, seed, self.single, averaging)
+        return "begin", DualShard, self.solver.local, seed, self.single, averaging
 
     def check_resumed(self) -> None:
         """Shards have evaluated the point when they took it over."""
@@ -468,9 +448,10 @@ class DistributedRun(Run):
     def advance(self) -> None:
         """As many updates as there are shards; without staleness one of each, in order."""
         if self.solver.staleness == 0:
-            for update in self._requested("improve"):
-                self._apply(update)
-            if self.lost:
+            self._send_all("improve")
+            for answer in sorted(self.shards.coming()):
+                self._apply(answer)
+            if self.shards.lost:
                 self.recover()
             return
         updates = 0
@@ -479,119 +460,95 @@ class DistributedRun(Run):
             for shard, record in enumerate(self.records):
                 if shard not in self.shards.busy and record.oracle_updates <= furthest:
                     self._send(shard, "improve")
-            answer = self._answer()
-            if answer is None:
-                self.recover()
-            else:
-                self._apply(answer)
+            next_answer = next(self.shards.coming(), None)
+            if next_answer is not None:
+                self._apply(next_answer)
                 updates += 1
+            if self.shards.lost:
+                self.recover()
 
     def settle(self) -> None:
         """Wait for all shards, and end extrapolations: the driver knows all they hold."""
         self._drain()
         self._settle_shards()
-        if self.lost:
+        if self.shards.lost:
             self.recover()
 
     def evaluate(self) -> None:
         """Evaluate the weights and their average, unless the working sets rule them out."""
         self.settle()
         self.best_dual = max(self.best_dual, self.dual)
-        if self._is_open(self.weights, self._requested("lower_bound")):
-            self._offer_evaluated(self.weights, self._requested("evaluate"))
-        may_be_better = self.average is not None and (self.single or self.settled)
-        if may_be_better and not self.is_done and not self.lost:
-            averages = [answer.value for answer in self._asked("average")]
-            average = np.mean(averages, axis=0) if averages else self.weights
-            self.oracle.received += average.nbytes * len(averages)
-            self.oracle.sent += average.nbytes * len(averages)
-            if self._is_open(average, self._asked("lower_bound", average)):
-                self._offer_evaluated(average, self._asked("evaluate", average))
-                self.oracle.sent += average.nbytes * len(averages)
+        with suppress(LostShardError):
+            self._evaluate()
+            if self.average is not None and (self.single or self.settled) and not self.is_done:
+                average = np.mean(self.shards.ask_all("do", "average"), axis=0)
+                self.oracle.received += average.nbytes * len(self.shards)
+                self._evaluate(average)
         for record in self.records:
             record.restart = True
         # The pass of the evaluation is none of the updates.
         self.passes_evaluated = self.passes_asked = self.passes
-        if self.lost:
+        if self.shards.lost:
             self.recover()
 
-    def _is_open(self, weights: Floats, known: list[Answer]) -> bool:
-        """Whether `weights` may close the gap: see `may_close_gap`."""
-        return not self.lost and self.may_close_gap(weights, sum(answer.value for answer in known))
+    def _evaluate(self, at: Floats | None = None) -> None:
+        """Evaluate weights, the present ones if None, unless the working sets rule them out."""
+        weights = self.weights if at is None else at
+        self._send_all("lower_bound", at)
+        known = sum(answer.value for answer in self.shards.wait())
+        if self.may_close_gap(weights, known):
+            self._send_all("evaluate", at)
+            total = Hinges(0.0, 0.0)
+            for shard, (hinges, statistics), _, seconds in self.shards.wait():
+                self._note(self.records[shard], statistics, seconds)
+                total += hinges
+            self.offer(weights, total, ends_iteration=True)
 
-    def _offer_evaluated(self, weights: Floats, answers: list[Answer]) -> None:
-        if self.lost:
-            return
-        total = Hinges(0.0, 0.0)
-        for answer in answers:
-            hinges, statistics = answer.value
-            self._note(self.records[answer.shard], statistics, answer.seconds)
-            total += hinges
-        self.offer(weights, total, ends_iteration=True)
-
-    def recover(self, *lost: int) -> None:
+    def recover(self) -> None:
         """Make lost shards again, and recompute what all of them hold."""
-        self.lost.update(lost)
         self.detach_best()
         self._drain()
-        sums = self._recompute_sums()
-        self.weights[:], self.linear = sums.vector, sums.linear
+        while True:
+            self._restore()
+            self._settle_shards()
+            with suppress(LostShardError):
+                self.weights[:], self.linear = self.oracle.sums()
+                break
         self.version += 1
         self.dual_value = self.linear - self.half_square
         # A point that is lost proves nothing.
         self.best_dual = self.dual_value
 
-    def _recompute_sums(self) -> Sums:
-        while True:
-            for shard in sorted(self.lost):
-                self._remake(shard)
-            self._settle_shards()
-            if not self.lost:
-                try:
-                    return self.oracle.sums()
-                except LostShardError as error:
-                    self.lost.add(error.number)
-
-    def _remake(self, shard: int) -> None:
-        """Make a lost shard again, from its last fetched coefficients."""
-        self.shards.make(shard)
-        estimate = self.records[shard].statistics.estimate
-        record = self.records[shard] = ShardRecord(np.zeros(self.oracle.n_features))
-        record.statistics = record.statistics._replace(estimate=estimate)
-        record.oracle_updates = max(other.oracle_updates for other in self.records)
-        if self._answer() is None:
-            return
-        self._begin(shard)
-        if self._answer() is None:
-            return
-        self.lost.discard(shard)
-        if self.checkpointed is not None:
-            self.shards.ask(shard, "do", "resume", self.checkpointed[shard])
-            answer = self._answer()
-            if answer is not None:
-                record.update = answer.value
+    def _restore(self) -> None:
+        """Make lost shards again, from their last fetched coefficients."""
+        for shard in self.shards.lost:
+            statistics = Statistics(estimate=self.records[shard].statistics.estimate)
+            self.records[shard] = ShardRecord(np.zeros(len(self.weights)), statistics=statistics)
+            self.records[shard].oracle_updates = max(one.oracle_updates for one in self.records)
+        for shard in self.shards.restore(self._beginning):
+            if self.checkpointed is not None:
+                self.shards.ask(shard, "do", "resume", self.checkpointed[shard])
+        for answer in self.shards.coming():
+            self.records[answer.shard].update = answer.value
 
     def point(self) -> Any:
         return ResidentPoint()
 
+    @retried
     def listed_point(self) -> DualPoint:
         """The coefficients of all examples, fetched from the shards, and kept for lost ones."""
-        while True:
-            self.settle()
-            answers = self._asked("point")
-            if not self.lost:
-                self.checkpointed = [answer.value for answer in answers]
-                return self.oracle.join(self.checkpointed)
-            self.recover()
+        self.settle()
+        self.checkpointed = points = self.shards.ask_all("do", "point")
+        return self.oracle.join(points)
 
     def resume(self, start: DualPoint) -> None:
         self.checkpointed = self.oracle.split(start)
         for shard, point in enumerate(self.checkpointed):
             self.shards.ask(shard, "do", "resume", point)
-        for answer in self._coming():
+        for answer in sorted(self.shards.coming()):
             self._apply(answer, whole=True)
         self.dual_value = self.linear - self.half_square
-        if self.lost:
+        if self.shards.lost:
             self.recover()
 
     def release(self) -> None:
@@ -625,48 +582,25 @@ class DistributedRun(Run):
         self.oracle.sent += delta.nbytes
         self.shards.ask(shard, "do", method, request)
 
-    def _requested(self, method: str) -> list[Answer]:
-        """Answers of all shards that are not lost to a request with the present weights."""
-        for shard in self._present:
-            self._send(shard, method)
-        return sorted(self._coming(), key=lambda answer: answer.shard)
-
-    def _asked(self, method: str, *arguments: Any) -> list[Answer]:
-        """Answers to a request that changes nothing."""
-        for shard in self._present:
-            self.shards.ask(shard, "do", method, *arguments)
-        return sorted(self._coming(), key=lambda answer: answer.shard)
-
-    @property
-    def _present(self) -> list[int]:
-        return [shard for shard in range(len(self.records)) if shard not in self.lost]
-
-    def _coming(self) -> Iterator[Answer]:
-        while self.shards.busy:
-            answer = self._answer()
-            if answer is not None:
-                yield answer
+    def _send_all(self, method: str, at: Floats | None = None) -> None:
+        """Send a request to the shards that are not lost, with the present weights or others."""
+        for shard in sorted(set(range(len(self.records))) - self.shards.lost):
+            if at is None:
+                self._send(shard, method)
+            else:
+                self.shards.ask(shard, "do", method, at)
+                self.oracle.sent += at.nbytes
 
     def _drain(self) -> None:
-        for answer in self._coming():
+        for answer in self.shards.coming():
             if isinstance(answer.value, ShardUpdate):
                 self._apply(answer)
 
     def _settle_shards(self) -> None:
-        for answer in self._requested("settle"):
+        self._send_all("settle")
+        for answer in sorted(self.shards.coming()):
             self._apply(answer)
         self.dual_value = self.linear - self.half_square
-
-    def _answer(self) -> Answer | None:
-        """The next answer; None if it is that a shard is lost."""
-        answer = self.shards.answer()
-        assert answer is not None
-        if isinstance(answer.error, LostShardError):
-            self.lost.add(answer.shard)
-            return None
-        if answer.error is not None:
-            raise answer.error
-        return answer
 
     def _apply(self, answer: Answer, whole: bool = False) -> None:
         """Make the step along an update that is best for the dual, or a whole one."""

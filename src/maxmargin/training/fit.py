@@ -11,19 +11,18 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 
-from maxmargin.core.arrays import SampledHash
-from maxmargin.core.inputs import LARGEST_COST, all_classes, check_per_sample
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.arrays import Floats, SampledHash
+from maxmargin.core.inputs import all_classes, costs
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
@@ -34,7 +33,7 @@ from maxmargin.solvers.partial_linearization import ExponentiatedGradient, Parti
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.streams import SourceStream, read_batches
 
-Floats = NDArray[np.float64]
+Fitted = TypeVar("Fitted")
 
 SOLVERS: dict[str, type[StructuredSolver]] = {
     "auto": Auto,
@@ -128,60 +127,36 @@ class OnlineFit(NamedTuple):
 
 
 def fit_examples(
-    estimator: EngineHooks, X: Any, y: Any, examples: Encoded, sample_weight: ArrayLike | None
-) -> None:
-    """Fit to examples in memory, here or on shards; `X` and `y` are as before encoding."""
-    if runs_on_shards(estimator):
+    estimator: Fitted, X: Any, y: Any, sample_weight: ArrayLike | None = None, **others: Any
+) -> Fitted:
+    """Fit to examples or a source of them; `others` are further arguments of `_encode`."""
+    hooks: Any = estimator
+    if isinstance(X, Source):
+        fit_source(hooks, X, y=y, sample_weight=sample_weight, **others)
+        return estimator
+    examples = hooks._encode(X, y, None, **others)
+    inputs, outputs = hooks._items(X, y, examples, **others)
+    if runs_on_shards(hooks):
         from maxmargin.training.workers import fit_examples_on_shards
 
-        fit_examples_on_shards(estimator, X, y, examples, sample_weight)
+        fit_examples_on_shards(hooks, inputs, outputs, examples, sample_weight)
     else:
-        fit_in_memory(estimator, X, y, examples, sample_weight)
+        fit_in_memory(hooks, inputs, outputs, examples, sample_weight)
+    hooks._check_names(X, reset=True)
+    return estimator
 
 
 def fit_in_memory(
     estimator: Hooks, X: Any, y: Any, examples: Encoded, sample_weight: ArrayLike | None
 ) -> None:
-    """Fit to examples in this process."""
-    oracle, metadata = start_fit(estimator, examples, sample_weight)
-    estimator._solve(make_solver(estimator.solver), oracle, X, y, metadata)
-    estimator._finish(X, metadata)
-
-
-def start_fit(
-    estimator: Hooks, examples: Encoded, sample_weight: ArrayLike | None
-) -> tuple[Oracle, Metadata]:
-    """The oracle of a `fit` and its metadata; forgets earlier `partial_fit` calls."""
+    """Fit to examples in this process; `X` and `y` are as before encoding."""
     C = costs(estimator, examples.n_examples, sample_weight)
     metadata = estimator._metadata(examples, None)
     oracle = estimator._oracle(examples, C, metadata)
     forget_other_classes(estimator, metadata)
     estimator._online = None
-    return oracle, metadata
-
-
-def costs(
-    estimator: Any, n_examples: int, sample_weight: ArrayLike | None, alone: bool = True
-) -> Floats:
-    """C of each example; `alone` says that no others are learned from."""
-    C = np.full(n_examples, float(estimator.C))
-    if sample_weight is not None:
-        C *= check_per_sample(sample_weight, n_examples, "sample_weight", "weights")
-        if alone and not C.any():
-            raise ValueError("All sample weights are zero: at least one must be positive.")
-    return check_costs(C)
-
-
-def check_costs(C: Floats) -> Floats:
-    """C of each example, none so large that sums overflow."""
-    total = float(C.sum())
-    if not total <= LARGEST_COST:
-        at = int(np.argmax(C))
-        raise ValueError(
-            f"C times the weights adds up to {total:g} (example {at} has {C[at]:g}), but beyond "
-            f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
-        )
-    return C
+    estimator._solve(make_solver(estimator.solver), oracle, X, y, metadata)
+    estimator._finish(X, metadata)
 
 
 def forget_other_classes(estimator: Any, metadata: Metadata) -> None:

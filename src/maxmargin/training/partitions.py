@@ -6,13 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.data.sources import Columns, Source, examples_of, widened
 from maxmargin.data.tables import DaskArrays, DaskSource
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 
 class Partition(NamedTuple):

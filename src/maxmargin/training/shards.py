@@ -10,23 +10,23 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, KeysView, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.problem import ProblemError, renumbered
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.threads import Threads
 from maxmargin.data.libsvm import LineFile
 from maxmargin.solvers.loop import Solver, run_loop
 from maxmargin.solvers.online import Evaluation
@@ -39,8 +39,6 @@ from maxmargin.training.engines import (
 )
 from maxmargin.training.partitions import SourcePartition, joined, load_partition
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 Key = tuple[str, int]
 
 FORGET_SECONDS = 5.0
@@ -65,11 +63,7 @@ MOST_LOSSES, ANSWERS_TO_RECOVER = 20, 100
 
 
 class LostShardError(RuntimeError):
-    """A shard is lost with its worker, and all that was kept there."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"Shard {number} is lost.")
-        self.number = number
+    """Shards are lost with their worker, and all that was kept there: `Shards.lost` has them."""
 
 
 class Loader(NamedTuple):
@@ -94,19 +88,22 @@ class Shards:
 
     def __init__(self, engine: Engine, loaders: Sequence[Loader]) -> None:
         self.engine, self.loaders = engine, list(loaders)
+        self.lost: set[int] = set()
+        """Shards that are lost, until `restore` has made them again."""
+        self.numbers: list[Order] = []
+        """For each shard, the numbers of its examples among all, by which errors name them."""
+        self.patience = PATIENCE_SECONDS
         self._run = uuid.uuid4().hex
-        self._generations = itertools.count(1)
         self._generation = [0] * len(self.loaders)
         self._workers: list[Any] = [None] * len(self.loaders)
         self._held: set[tuple[int, Any]] = set()
         """Shards, and workers that keep or have kept them."""
-        self._numbers = itertools.count(1)
+        self._request_numbers = itertools.count(1)
         self._losses = [0] * len(self.loaders)
         self._answered = [0] * len(self.loaders)
         """Requests that each shard has answered since it was made."""
-        self.patience = PATIENCE_SECONDS
         self._requests: dict[int, _Request] = {}
-        self._done: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Gets an item whenever an answer is there."""
 
     def __len__(self) -> int:
@@ -118,7 +115,7 @@ class Shards:
 
     def make(self, shard: int) -> None:
         """Make a shard (again), on the worker that has the fewest; its answer is None."""
-        self._generation[shard] = generation = next(self._generations)
+        self._generation[shard] += 1
         self._answered[shard] = 0
         loader = self.loaders[shard]
         for _ in range(SCATTER_TRIALS):
@@ -134,6 +131,7 @@ class Shards:
             break
         else:
             partitions = []  # and without a worker the answer is that the shard is lost
+        generation = self._generation[shard]
         self._call(shard, _make, self._key(shard), generation, loader.make, *partitions)
 
     def _choose_worker(self, shard: int) -> Any:
@@ -144,30 +142,36 @@ class Shards:
         return holder if holder in workers else workers[used.index(min(used))]
 
     def make_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Make all shards, and send each a first request; lost ones are made again."""
-        answers: dict[int, Any] = {}
-        while len(answers) < len(self):
-            for shard in range(len(self)):
-                if shard not in answers:
-                    self.make(shard)
-            for shard in self._answers_of_present():
-                self.ask(shard, method, *arguments)
-            answers |= self._answers_of_present()
+        """Make all shards, and send each a first request."""
+        self.lost = set(range(len(self)))
+        answers = self.restore(lambda shard: (method, *arguments))
         return [answers[shard] for shard in range(len(self))]
+
+    def restore(self, first: Callable[[int], tuple[Any, ...]]) -> dict[int, Any]:
+        """Make lost shards again until none is; their answers to the `first` request of each."""
+        answers = {}
+        while self.lost:
+            for shard in sorted(self.lost):
+                self.make(shard)
+            for made in self.gathered():
+                self.ask(made.shard, *first(made.shard))
+            for answer in self.gathered():
+                answers[answer.shard] = answer.value
+                self.lost.discard(answer.shard)
+        return answers
 
     def ask(self, shard: int, method: str, *arguments: Any) -> None:
         """Call a method of a shard, which must have answered all requests before."""
         if shard in self._requests:
             raise EngineError(f"Shard {shard} has not answered the request before.")
-        key, generation, number = self._key(shard), self._generation[shard], next(self._numbers)
-        self._call(shard, _ask, key, generation, number, method, *arguments)
+        about = self._key(shard), self._generation[shard], next(self._request_numbers)
+        self._call(shard, _ask, *about, method, *arguments)
 
-    def answer(self, timeout: float | None = None) -> Answer | None:
-        """The next answer, or that a shard is lost; None if none comes in so many seconds.
+    def answer(self) -> Answer | None:
+        """The next answer, or that a shard is lost; None if no shard is busy.
 
         `EngineError` if none can come any more.
         """
-        until = None if timeout is None else time.monotonic() + timeout
         while self._requests:
             # What is done, not what the queue says: Ctrl-C may come between the two.
             for shard, request in list(self._requests.items()):
@@ -176,49 +180,45 @@ class Shards:
                     if answer is not None:
                         del self._requests[shard]
                         return answer
-            left = POLL_SECONDS if until is None else min(until - time.monotonic(), POLL_SECONDS)
             try:
-                self._done.get(timeout=max(left, 0.0))
+                self._done.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 silent = self._silent()
                 if silent is not None:
                     return self._lost(silent, self._requests.pop(silent))
-                if until is not None and time.monotonic() >= until:
-                    return None
         return None
 
+    def coming(self) -> Iterator[Answer]:
+        """Answers of busy shards that are not lost, as they come; raises their errors."""
+        return filter(self._is_present, iter(self.answer, None))
+
+    def gathered(self) -> list[Answer]:
+        """The same in the order of the shards; raises the first error once all have answered."""
+        return list(filter(self._is_present, sorted(iter(self.answer, None))))
+
+    def _is_present(self, answer: Answer) -> bool:
+        """Whether a shard is not lost; raises its error, with examples numbered among all."""
+        error = answer.error
+        if isinstance(error, ProblemError) and self.numbers:
+            error.args = (renumbered(str(error), self.numbers[answer.shard]),)
+        if error is not None and not isinstance(error, LostShardError):
+            raise error
+        return error is None
+
+    def wait(self) -> list[Answer]:
+        """As `gathered`, but `LostShardError` if any shard is lost."""
+        answers = self.gathered()
+        if self.lost:
+            raise LostShardError(f"Shards {sorted(self.lost)} are lost.")
+        return answers
+
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Answers of all shards to a request, in order; raises the first error once all have."""
-        self._answers()  # to requests that Ctrl-C has interrupted, which are of no use any more
-        for shard in range(len(self)):
+        """What all shards answer to a request, in order; errors as in `wait`."""
+        while self._requests:  # which Ctrl-C or an error has interrupted: of no use any more
+            self.answer()
+        for shard in range(0 if self.lost else len(self)):
             self.ask(shard, method, *arguments)
-        return self.wait()
-
-    def wait(self) -> list[Any]:
-        """Answers of all busy shards, in order; errors as in `ask_all`."""
-        answers = self._answers()
-        for answer in answers:
-            if answer.error is not None:
-                raise answer.error
-        return [answer.value for answer in answers]
-
-    def _answers(self) -> list[Answer]:
-        answers = []
-        while self._requests:
-            answer = self.answer()
-            assert answer is not None
-            answers.append(answer)
-        return sorted(answers, key=lambda answer: answer.shard)
-
-    def _answers_of_present(self) -> dict[int, Any]:
-        """Answers of busy shards that are not lost."""
-        values = {}
-        for answer in self._answers():
-            if answer.error is None:
-                values[answer.shard] = answer.value
-            elif not isinstance(answer.error, LostShardError):
-                raise answer.error
-        return values
+        return [answer.value for answer in self.wait()]
 
     def close(self) -> None:
         """Have the workers forget the shards, without waiting long."""
@@ -239,16 +239,17 @@ class Shards:
         return self._run, shard
 
     def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
-        self._send(shard, _Request(time.perf_counter(), function, arguments))
+        self._send(shard, _Request(function, arguments))
 
     def _send(self, shard: int, request: "_Request") -> None:
         pending, worker = None, self._workers[shard]
         if worker is not None:
             with suppress(LostWorkerError):
                 pending = self.engine.call(worker, request.function, *request.arguments)
-        self._requests[shard] = request._replace(pending=pending, trials=request.trials + 1)
+        request.pending, request.trials = pending, request.trials + 1
+        self._requests[shard] = request
         if pending is not None:
-            pending.add_done_callback(lambda done: self._done.put(time.perf_counter()))
+            pending.add_done_callback(lambda done: self._done.put(None))
 
     def _read(self, shard: int, request: "_Request") -> Answer | None:
         """The answer that is there; None if it is still to come after all."""
@@ -258,14 +259,13 @@ class Shards:
         try:
             value = self.engine.result(request.pending, request.fetch_seconds)
         except NoAnswerYetError:
-            longer = request._replace(fetch_seconds=2.0 * request.fetch_seconds)
-            self._requests[shard] = longer
+            request.fetch_seconds *= 2.0
             return None
         except LostWorkerError:
             return self._lost(shard, request)
         except Exception as error:
             return Answer(shard, None, error, seconds)
-        if value is _GONE:
+        if value is _Gone:
             # An engine may give to others what was meant for a worker that is busy.
             worker = self._workers[shard]
             if request.trials < MISROUTED_TRIALS and not self.engine.missing([worker]):
@@ -303,39 +303,36 @@ class Shards:
         if self._workers[shard] is not None:
             self.engine.give_up(self._workers[shard])
             self._workers[shard] = None
-        return Answer(shard, None, LostShardError(shard), time.perf_counter() - request.at)
+        self.lost.add(shard)
+        return Answer(shard, None, LostShardError(), time.perf_counter() - request.at)
 
 
-class _Request(NamedTuple):
+@dataclass
+class _Request:
     """What a shard works on; Dask goes on only while `pending` is referenced."""
 
-    at: float
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     pending: Pending | None = None
     """None if the worker was lost before."""
+    at: float = field(default_factory=time.perf_counter)
     trials: int = 0
     fetch_seconds: float = FETCH_SECONDS
 
 
 class _Gone:
-    """The answer of a worker that does not have the shard."""
-
-    def __reduce__(self) -> str:
-        return "_GONE"
+    """The answer, this class itself, of a worker that does not have the shard."""
 
 
-_GONE = _Gone()
-
-
+@dataclass
 class _Kept:
-    """A shard in the table of its process."""
+    """A shard in the table of its process, with number and answer of the last request."""
 
-    def __init__(self, generation: int, shard: Any) -> None:
-        self.generation, self.shard = generation, shard
-        self.lock = threading.Lock()
-        self.number, self.answer = 0, None
-        """Of the last request."""
+    generation: int
+    shard: Any
+    lock: Any = field(default_factory=threading.Lock)
+    number: int = 0
+    answer: Any = None
 
 
 _TABLE: dict[Key, _Kept] = {}
@@ -350,7 +347,7 @@ def _make(key: Key, generation: int, make: Callable[[list[Any]], Any], *partitio
 def _ask(key: Key, generation: int, number: int, method: str, *arguments: Any) -> Any:
     kept = _TABLE.get(key)
     if kept is None or kept.generation != generation:
-        return _GONE
+        return _Gone
     with kept.lock:
         # A cluster asks again if an answer was lost on its way: nothing must be done twice.
         if number != kept.number:
@@ -427,30 +424,11 @@ def _width(partition: SourcePartition) -> int:
     return partition.source.n_features or 0
 
 
-class About(NamedTuple):
-    """How many (or which) examples each partition of a shard has, and how wide they are."""
-
-    partitions: "list[int | Order]"
-    n_features: int
-    exact: bool
-    oracle_work: float | None
-
-
-class Sums(NamedTuple):
-    """``sum coef * psi`` and ``sum coef * loss`` of a dual point."""
-
-    vector: Floats
-    linear: float
-
-
 class Shard:
-    """Examples of some partitions, whose first ones have the numbers `firsts`, and solver state."""
+    """Examples of some partitions, and what a solver keeps with them."""
 
     def __init__(
-        self,
-        make_oracle: Callable[[Any, Any, Any], Oracle],
-        partitions: list[Any],
-        firsts: list[int] | None = None,
+        self, make_oracle: Callable[[Any, Any, Any], Oracle], partitions: list[Any]
     ) -> None:
         loaded = [load_partition(one) for one in partitions]
         whole = joined(loaded)
@@ -459,12 +437,12 @@ class Shard:
             one.n_examples if one.numbers is None else one.numbers for one in loaded
         ]
         """How many (or which) examples each has."""
-        self.firsts = firsts
         self.work: Any = None
 
-    def about(self) -> About:
+    def about(self) -> tuple[list[int | Order], int, bool, float | None]:
+        """What `ShardedOracle` must know."""
         oracle = self.oracle
-        return About(self.partitions, oracle.n_features, oracle.exact, oracle.oracle_work)
+        return self.partitions, oracle.n_features, oracle.exact, oracle.oracle_work
 
     def begin(self, make: Callable[..., Any], *arguments: Any) -> None:
         """Make what the solver keeps here."""
@@ -472,42 +450,17 @@ class Shard:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Call a method of what the solver keeps here."""
-        with self._renumbering():
-            return getattr(self.work, method)(*arguments)
-
-    @contextmanager
-    def _renumbering(self) -> Iterator[None]:
-        """Let errors name an example by its number among all, if known."""
-        try:
-            yield
-        except ProblemError as error:
-            told = self._told(str(error))
-            if told == str(error):
-                raise
-            raise ProblemError(told) from error
-
-    def _told(self, sentence: str) -> str:
-        numbers = []
-        for k, own in enumerate(self.partitions):
-            if isinstance(own, np.ndarray):
-                numbers.append(own)
-            elif self.firsts is None:
-                return sentence
-            else:
-                numbers.append(np.arange(self.firsts[k], self.firsts[k] + own))
-        return renumbered(sentence, np.concatenate(numbers))
+        return getattr(self.work, method)(*arguments)
 
     def hinges(self, weights: Floats) -> tuple[Hinges, str | None]:
         """Bounds of the sum of C times hinge, and what seems wrong with the oracle, if anything."""
-        with self._renumbering():
-            hinges = self.oracle.all_hinges(weights, Threads(1))
-        wrong = None if self.oracle.checker is None else self.oracle.checker.sentence
-        return hinges, None if wrong is None else self._told(wrong)
+        hinges = self.oracle.all_hinges(weights, Threads(1))
+        return hinges, None if self.oracle.checker is None else self.oracle.checker.sentence
 
-    def sums(self) -> Sums:
-        """Sums of the present dual point, over cuts made anew from the data."""
+    def sums(self) -> tuple[Floats, float]:
+        """``sum coef * psi`` and ``sum coef * loss`` of the dual point, over cuts made anew."""
         evaluation = Evaluation(self.work.point(), self.oracle.n_features).add(self.oracle, 0)
-        return Sums(evaluation.weights, evaluation.linear)
+        return evaluation.weights, evaluation.linear
 
 
 class ResidentPoint:
@@ -515,8 +468,8 @@ class ResidentPoint:
 
     def dual(self, oracle: "ShardedOracle") -> float:
         """Dual value, from cuts that each shard makes anew."""
-        sums = oracle.sums()
-        return sums.linear - 0.5 * float(sums.vector @ sums.vector)
+        vector, linear = oracle.sums()
+        return linear - 0.5 * float(vector @ vector)
 
 
 class ShardedOracle(Oracle):
@@ -530,28 +483,25 @@ class ShardedOracle(Oracle):
         self.sent = self.received = 0
         """Bytes of the arrays sent to the shards, and received."""
         self._told_of = 0, 0
-        told: list[About] = shards.make_all("about")
-        widths = sorted({about.n_features for about in told})
-        if len(widths) > 1:
+        told, widths, exact, works = zip(*shards.make_all("about"), strict=True)
+        if len(set(widths)) > 1:
             raise ProblemError(
-                f"Some partitions of the data have {widths[0]} joint features and some "
-                f"{widths[-1]}: the features must be the same for all."
+                f"Some partitions of the data have {min(widths)} joint features and some "
+                f"{max(widths)}: the features must be the same for all."
             )
         self.n_features = widths[0]
-        self.exact = all(about.exact for about in told)
-        works = [about.oracle_work for about in told]
-        self._oracle_work = None if None in works else float(np.mean(works))  # type: ignore[arg-type]
-        flat = chain.from_iterable(about.partitions for about in told)
+        self.exact = all(exact)
+        self._oracle_work = None if None in works else float(np.mean(works))
+        flat = chain.from_iterable(told)
         partitions = dict(zip(chain.from_iterable(partition_numbers), flat, strict=True))
         first, numbers = 0, {}
         for k in sorted(partitions):
             which = partitions[k]
             own = np.arange(first, first + which) if isinstance(which, int) else which
             numbers[k], first = own, first + len(own)
-        self.numbers: list[Order] = [
-            np.concatenate([numbers[k] for k in own]) for own in partition_numbers
-        ]
+        self.numbers = [np.concatenate([numbers[k] for k in own]) for own in partition_numbers]
         """For each shard, the numbers of its examples among all."""
+        shards.numbers = self.numbers
         self._n_examples = first
         self.lists_point = False
         """Whether to fetch the final dual point, for a warm start."""
@@ -577,17 +527,15 @@ class ShardedOracle(Oracle):
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
         self.sent += weights.nbytes * len(self.shards)
         hinges, wrong = zip(*self.shards.ask_all("hinges", weights), strict=True)
-        self.checker.sentence = next((sentence for sentence in wrong if sentence), None)
+        told = zip(wrong, self.numbers, strict=True)
+        self.checker.sentence = next((renumbered(one, own) for one, own in told if one), None)
         return sum(hinges, Hinges(0.0, 0.0))
 
-    def sums(self) -> Sums:
-        """`Sums` over all shards."""
-        vector, linear = np.zeros(self.n_features), 0.0
-        for own in self.shards.ask_all("sums"):
-            vector += own.vector
-            linear += own.linear
-            self.received += own.vector.nbytes
-        return Sums(vector, linear)
+    def sums(self) -> tuple[Floats, float]:
+        """``sum coef * psi`` and ``sum coef * loss`` of the dual point in all shards."""
+        vectors, linears = zip(*self.shards.ask_all("sums"), strict=True)
+        self.received += sum(vector.nbytes for vector in vectors)
+        return sum(vectors, np.zeros(self.n_features)), sum(linears)
 
     def traffic(self) -> dict[str, Any]:
         """Bytes sent and received since the last call."""
@@ -620,9 +568,8 @@ def shard_oracle(
     make_oracle: Callable[[Any, Any, Any], Oracle],
     n_shards: int,
     content: Any,
-    counts: Sequence[int] | None = None,
 ) -> ShardedOracle:
-    """The oracle of partitions (of `counts` examples, if known) in shards, each near its data."""
+    """The oracle of partitions in shards, each near its data."""
     holders = [engine.holder(partition) for partition in partitions]
     known = [holder for holder in dict.fromkeys(holders) if holder is not None][:n_shards]
     numbers: list[list[int]] = [[] for _ in range(n_shards)]
@@ -632,14 +579,12 @@ def shard_oracle(
     for k, holder in enumerate(holders):  # the rest is dealt out
         if holder not in known:
             min(numbers, key=len).append(k)
-    firsts = None if counts is None else np.cumsum([0, *counts]).tolist()
-    loaders = []
-    for shard, own in enumerate(numbers):
-        if own:
-            own_firsts = None if firsts is None else [firsts[k] for k in own]
-            make = partial(Shard, make_oracle, firsts=own_firsts)
-            holder = known[shard] if shard < len(known) else None
-            loaders.append(Loader(make, [partitions[k] for k in own], holder))
+    known += [None] * (n_shards - len(known))
+    loaders = [
+        Loader(partial(Shard, make_oracle), [partitions[k] for k in own], holder)
+        for own, holder in zip(numbers, known, strict=True)
+        if own
+    ]
     return ShardedOracle(Shards(engine, loaders), [own for own in numbers if own], content)
 
 
@@ -659,6 +604,23 @@ class ClusterIteration(Iteration):
     """Between request and answer without work: transport and the scheduler."""
     step: float = 1.0
     """Mean step size along the shards' updates."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def retried(method: Method) -> Method:
+    """Call a method of a run again, with lost shards made again, while one is lost."""
+
+    @wraps(method)
+    def repeated(run: Any, *arguments: Any) -> Any:
+        while True:
+            try:
+                return method(run, *arguments)
+            except LostShardError:
+                run.recover()
+
+    return cast(Method, repeated)
 
 
 CERTIFIED_BY_POINT = (Status.CONVERGED, Status.RELAXED)
@@ -682,7 +644,7 @@ def certified_on_shards(
             run.primal = result.certificate.primal
             if run.is_done:  # but for rounding
                 return result
-        except LostShardError as lost:
-            run.recover(lost.number)
+        except LostShardError:
+            run.recover()
         if status in CERTIFIED_BY_POINT:
             status = run_loop(solver, run)

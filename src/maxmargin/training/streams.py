@@ -3,14 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.linear import LinearProblem, OneVersusRest, WhitenedFeatures
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import as_floats
+from maxmargin.core.linear import LinearProblem, LinearTask, OneVersusRest
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.python_oracle import make_oracle
@@ -18,8 +20,6 @@ from maxmargin.core.state import Stateful
 from maxmargin.data.sources import Examples, Source, is_matrix, widened
 from maxmargin.solvers.online import Batch, Stream
 from maxmargin.training.partitions import stacked
-
-Floats = NDArray[np.float64]
 
 SMALL_BATCH = 1 << 20
 """Bytes up to which batches are joined: a sweep over few rows costs more than it gains."""
@@ -85,7 +85,7 @@ class SourceStream(Stream):
 
     @property
     def content(self) -> Any:
-        return self.source.fingerprint(), self.C, next(self.batches()).oracle.content
+        return self.source.fingerprint(), self.C, super().content
 
     def batches(self) -> Iterator[Batch]:
         for batch in read_batches(self.source):
@@ -106,10 +106,7 @@ class SourceStream(Stream):
 
     @property
     def n_features(self) -> int:
-        if self._width is None:
-            next(self.batches())
-        assert self._width is not None
-        return self._width
+        return self._width or super().n_features
 
     @property
     def exact(self) -> bool:
@@ -147,19 +144,21 @@ class LinearStream(Stateful, ABC):
     state_types: ClassVar[dict[str, Any]] = {"_kind": Any}
 
     def __init__(
-        self, estimator: Any, source: Source, y: Any, sample_weight: Floats | None
+        self, estimator: Any, source: Source, y: Any, sample_weight: ArrayLike | None
     ) -> None:
         if y is not None:
             raise ValueError("A source gives the targets with the examples: leave y out.")
-        self.estimator, self.source, self.sample_weight = estimator, source, sample_weight
+        weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
+        self.estimator, self.source, self.sample_weight = estimator, source, weights
         self.width = source.n_features or 0
         self.complete = False
         self._kind = ""
-        self._about: tuple[WhitenedFeatures, Any] | None = None
+        self.about: LinearTask
+        """What weights mean, as of the last batch."""
 
     @abstractmethod
-    def targets(self, examples: CheckedExamples) -> tuple[Any, Floats] | None:
-        """Targets and C of a batch; None if nothing can be learned from it yet."""
+    def task(self, examples: CheckedExamples) -> LinearTask | None:
+        """The problem of a batch; None if nothing can be learned from it yet."""
 
     def end(self) -> None:
         """After a complete pass, refuse a source of which nothing can be learned."""
@@ -170,21 +169,12 @@ class LinearStream(Stateful, ABC):
         first = next((problem for problem in self() if problem is not None), None)
         return self.source.fingerprint(), self.sample_weight, first
 
-    def about(self) -> tuple[WhitenedFeatures, Any]:
-        """The way back from the problem's features, and what its outputs are."""
-        assert self._about is not None  # a solver has weights only if there was a batch
-        return self._about
-
     def __call__(self) -> Iterator[LinearProblem | OneVersusRest | None]:
         for examples in _grouped(self.examples()):
-            found = self.targets(examples)
-            if found is None:
-                yield None
-                continue
-            targets, C = found
-            features = self.estimator._features(examples.X, targets.n_outputs)
-            self._about = replace(features, X=None), targets
-            yield self.estimator._problem(features, targets, C)
+            task = self.task(examples)
+            if task is not None:
+                self.about = task._replace(problem=None)
+            yield None if task is None else task.problem
         self.end()
         self.complete = True
 

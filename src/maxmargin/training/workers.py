@@ -7,8 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import n_threads
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import costs
+from maxmargin.core.oracle import Oracle, n_threads
 from maxmargin.data.sources import Source
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import OneSlack
@@ -19,10 +20,8 @@ from maxmargin.training.engines import Engine, make_engine
 from maxmargin.training.fit import (
     Encoded,
     EngineHooks,
-    Floats,
     Metadata,
     chosen_engine,
-    costs,
     forget_other_classes,
 )
 from maxmargin.training.partitions import (
@@ -110,9 +109,8 @@ def fit_source_on_shards(estimator: Any, source: Source) -> None:
             raise ValueError("The source holds no examples: there is nothing to learn from.")
         partitions, surveys = map(list, zip(*found, strict=True))
         metadata = estimator._metadata_of(surveys)
-        counts = [survey.n_examples for survey in surveys]
         content = (fingerprint_of(source),)
-        _fit_partitions(estimator, engine, partitions, metadata, content, source, None, counts)
+        _fit_partitions(estimator, engine, partitions, metadata, content, source, None)
     first = surveys[0].first
     assert first is not None
     estimator._finish(first.X, metadata)
@@ -126,14 +124,13 @@ def _fit_partitions(
     data: tuple[Any, ...],
     X: Any,
     y: Any,
-    counts: list[int] | None = None,
 ) -> None:
-    """Fit to partitions, which `data` identifies, with so many examples."""
+    """Fit to partitions, which `data` identifies."""
     solver = distributed(estimator.solver)
     make_oracle = partial(partition_oracle, _bare(estimator), metadata)
     content = type(estimator).__name__, _problem_parameters(estimator), *data
     n_shards = min(len(engine.workers), len(partitions))
-    oracle = shard_oracle(engine, partitions, make_oracle, n_shards, content, counts)
+    oracle = shard_oracle(engine, partitions, make_oracle, n_shards, content)
     try:
         oracle.lists_point = estimator.warm_start
         estimator._online = None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import padded
 from maxmargin.structures.chain.inference import marginals
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, compiled_chains, narrow, random_chains, widen
 
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import NSlack
 from maxmargin.solvers.loop import Stopping

@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, random_cost
 
 from maxmargin import StructuredSVM
+from maxmargin.core.oracle import Threads
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import (

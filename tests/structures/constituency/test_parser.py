@@ -183,6 +183,13 @@ def test_sample_weights_and_warm_starts():
     assert warm.history_[-1].oracle_calls < first
 
 
+def test_a_grammar_without_binary_rules_comes_back_from_a_file(tmp_path):
+    parser = GrammarParser().fit(["(S (VP (VB stop)))", "(FRAG (NP (NN town)))"])
+    mm.save(parser, tmp_path / "model.mm")
+    sentences = [[("stop", "VB")], [("town", "NN")]]
+    assert mm.load(tmp_path / "model.mm").predict(sentences) == parser.predict(sentences)
+
+
 def test_clone_pickle_and_refit(parser):
     assert clone(parser).get_params() == parser.get_params()
     again = pickle.loads(pickle.dumps(parser))

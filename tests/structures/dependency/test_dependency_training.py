@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.dependency.inference import Structure, check_trees, projectivized
@@ -45,11 +45,17 @@ def hashed(seed, structure, n_labels=None, *, n=5, longest=4, n_columns=64):
     """Random sentences over a few words and tags, hashed into few columns, with random trees."""
     random = np.random.default_rng(seed)
     sentences = [
-        (random.choice(list("abcdef"), m).tolist(), random.choice(list("NVD"), m).tolist())
+        list(
+            zip(
+                random.choice(list("abcdef"), m).tolist(),
+                random.choice(list("NVD"), m).tolist(),
+                strict=True,
+            )
+        )
         for m in random.integers(0, longest + 1, n)
     ]
-    words = numbers_of(w for one in sentences[1:] for w in one[0])
-    tags = numbers_of(t for one in sentences for t in one[1])
+    words = numbers_of(word for one in sentences[1:] for word, _ in one)
+    tags = numbers_of(tag for one in sentences for _, tag in one)
     arcs = HashedArcs(
         EncodedSentences.of(sentences, words, tags), FeatureLayout.of(n_columns, 8, n_labels)
     )
@@ -303,7 +309,7 @@ def test_columns_are_spread_evenly():
 
 def test_names_get_numbers_and_unseen_ones_zero():
     assert numbers_of("abacbc") == {"a": 4, "b": 5, "c": 6}
-    one = EncodedSentences.of([(["a", "x"], ["N", "V"]), ([], [])], {"a": 4}, {"N": 4, "V": 5})
+    one = EncodedSentences.of([[("a", "N"), ("x", "V")], []], {"a": 4}, {"N": 4, "V": 5})
     assert one.words.tolist() == [1, 2, 4, 0, 3, 1, 2, 3]
     assert one.tags.tolist() == [1, 2, 4, 5, 3, 1, 2, 3]
     assert one.ends.tolist() == [0, 2, 2]

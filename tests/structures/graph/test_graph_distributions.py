@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, compiled_chains, random_chains
 
 import maxmargin as mm
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
-from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import ExplicitDistributions, distributions_of, mix
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs

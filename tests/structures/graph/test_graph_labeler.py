@@ -370,9 +370,9 @@ N = len(X[3][0])
         (changed(3, edges=[[0.5, 1.0]]), "The edges of graph 3 must be pairs of node numbers"),
         (changed(3, edges=[0, 1]), "The edges of graph 3 must be pairs of node numbers"),
         (changed(3, edges=[[0, 1, 1]]), "The edges of graph 3 must be pairs of node numbers"),
-        (changed(3, nodes=NAN), "Graph 3 has NaN in column 2 of node 1"),
-        (changed(3, nodes=sp.csr_array(NAN)), "Graph 3 has NaN in column 2 of node 1"),
-        (changed(3, of_edges=INFINITE), "Graph 3 has infinity in column 1 of edge 0"),
+        (changed(3, nodes=NAN), "Graph 3 has NaN .* at column 2 of node 1"),
+        (changed(3, nodes=sp.csr_array(NAN)), "Graph 3 has NaN .* at column 2 of node 1"),
+        (changed(3, of_edges=INFINITE), "Graph 3 has infinity .* at column 1 of edge 0"),
         (changed(3, nodes=X[3][0][:, :3]), "Each node of graph 3 has 3 features, but 4 in graph 0"),
         (
             changed(3, of_edges=X[3][2][:, :1]),

@@ -9,16 +9,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
+from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
-from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.partial_linearization import PartialLinearization
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
-from maxmargin.structures.graph.oracle import GraphLayout, GraphOracle, Graphs
-from maxmargin.structures.graph.problem import GraphLabelling, GraphModel
+from maxmargin.structures.graph.oracle import GraphInference, GraphLayout, GraphOracle, Graphs
+from maxmargin.structures.graph.problem import GraphLabelling
 
 ONE = Threads(1)
 
@@ -316,7 +316,7 @@ def test_too_many_labellings_are_not_listed():
 
 
 def test_same_bits_whatever_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("maxmargin.core.threads.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.oracle.WORK_FOR_THREADS", 0.0)
     for inference in ["auto", "relaxed", "flow"]:
         case = case_of(3, n=20, n_labels=2, smallest=5, largest=6)
         found = [
@@ -441,8 +441,8 @@ def test_a_model_answers_with_labels_and_their_score():
         for x in case.X
     ]
     for inference in ["auto", "exact", "relaxed", "flow"]:
-        model = GraphModel(weights, oracle.layout, inference)
-        labels, scores = model.inference(oracle.graphs, ONE)
+        found = GraphInference(oracle.graphs, oracle.layout, inference)
+        labels, scores = found.best_labels(weights, ONE)
         ends = oracle.graphs.node_ends
         for i, x in enumerate(case.X):
             y = tuple(labels[ends[i] : ends[i + 1]].tolist())

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import padded
 from maxmargin.structures.graph.inference import (
     Effort,
     TooWideError,

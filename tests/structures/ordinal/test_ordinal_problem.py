@@ -15,7 +15,7 @@ from feature_rows import (
 from numpy.testing import assert_allclose
 from structured_referee import Case, random_cost
 
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.structures.ordinal.estimator import Ordinal, distances
 
 

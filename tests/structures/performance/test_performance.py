@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from structured_referee import Case
 
 import maxmargin as mm
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.performance.problem import Measure, PerformanceProblem, TableOracle
 from maxmargin.training.fit import make_solver

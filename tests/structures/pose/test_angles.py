@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maxmargin.structures.pose.inference import (
+from maxmargin.structures.pose.problem import (
     TURN,
     angular_distance,
     best_angles,
@@ -75,5 +75,5 @@ def test_many_rows_are_done_in_parts(monkeypatch):
     arguments = random.normal(size=(30, 8)), random.uniform(0, 6, size=8), 2.0
     start = random.uniform(0, TURN, size=30)
     whole = best_angles(*arguments, start, 0.4)
-    monkeypatch.setattr("maxmargin.structures.pose.inference._MOST_VALUES", 500)
+    monkeypatch.setattr("maxmargin.structures.pose.problem._MOST_VALUES", 500)
     np.testing.assert_allclose(best_angles(*arguments, start, 0.4), whole, atol=1e-8)

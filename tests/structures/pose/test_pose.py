@@ -9,17 +9,18 @@ from pose_scenes import hooks
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.kernel import LinearKernel, ProductKernel
 from maxmargin.core.kernel_oracle import KernelOracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import Pose, WindowGrid, hog_blocks, overlaps
-from maxmargin.structures.pose.inference import TURN, angular_distance
 from maxmargin.structures.pose.problem import (
+    TURN,
     AngleKernel,
     LinearPoses,
     PoseGrid,
     PoseOracle,
     PoseProblem,
+    angular_distance,
 )
 
 GRIDS = {

@@ -12,7 +12,7 @@ import maxmargin as mm
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.estimator import PoseEstimator
 from maxmargin.structures.pose.features import Pose, overlaps
-from maxmargin.structures.pose.inference import TURN, angular_distance
+from maxmargin.structures.pose.problem import TURN, angular_distance
 
 IMAGES, POSES = hooks(40)
 TEST_IMAGES, TEST_POSES = hooks(25, seed=1)
@@ -238,7 +238,7 @@ BAD = {
     "small": (lambda: ([*IMAGES[:2], np.ones((32, 15))], POSES[:3]), {}, "Image 2 has 32 x 15"),
     "colour": (lambda: ([np.ones((32, 32, 3))], POSES[:1]), {}, "Image 0 has 3 dimensions"),
     "NaN": (lambda: ([spoilt(IMAGES[0], np.nan)], POSES[:1]), {}, "Image 0 .* row 3, column 4"),
-    "infinity": (lambda: ([spoilt(IMAGES[0], np.inf)], POSES[:1]), {}, "NaN or infinity at row 3"),
+    "infinity": (lambda: ([spoilt(IMAGES[0], np.inf)], POSES[:1]), {}, "infinity .* at row 3"),
     "words": (lambda: ([[["a"]]], POSES[:1]), {}, "Image 0 must hold numbers"),
     "one image": (lambda: (IMAGES[0], POSES[:1]), {}, r"a single image: give a list"),
     "too few poses": (lambda: (IMAGES, POSES[:3]), {}, "There are 40 images but 3 poses"),

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from structured_referee import Case
 
 import maxmargin as mm
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Threads
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.ranking.problem import (
     PAIR_LOSSES,
@@ -100,7 +100,7 @@ def test_search_is_the_best_of_all_outputs(loss, seed, ties, scale):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_planes_are_those_of_the_definition(loss, sparse, monkeypatch):
-    monkeypatch.setattr("maxmargin.core.threads.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.oracle.WORK_FOR_THREADS", 0.0)
     problem = RankingProblem(*LOSSES[loss])
     queries = [draw(seed, problem, n, 4)[:2] for seed, n in enumerate([3, 9, 4, 20, 50, 7] * 4)]
     X = [sp.csr_array(x) if sparse else x for x, _ in queries]

@@ -12,21 +12,22 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.arrays import Floats, check_indices, check_shape
 from maxmargin.core.inputs import (
+    check_k,
     check_loss_matrix,
     check_moderate,
+    check_temperature,
     class_numbers,
     flat_labels,
     has_dictionaries,
     label_array,
     stack,
 )
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_features, check_k, check_names, check_temperature
+from maxmargin.estimators.checks import check_features, check_names
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import ExampleEstimator
@@ -44,8 +45,6 @@ from maxmargin.training.fit import (
     survey_classes,
 )
 from maxmargin.training.partitions import Survey, check_widths
-
-Floats = NDArray[np.float64]
 
 _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
@@ -299,14 +298,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
             metadata |= {
                 "vocabulary_": Vocabulary(kept),
                 "n_features_in_": len(kept),
-                "_layout": Layout.of(
-                    len(kept),
-                    layout.n_labels,
-                    bias=layout.bias >= 0,
-                    ends=layout.first >= 0,
-                    order=2 if layout.triples >= 0 else 1,
-                    n_tied=0 if self._tied is None else len(self._tied),
-                ),
+                "_layout": layout.resized(len(kept)),
             }
         self.__dict__.update(self._fitted(metadata, table.ravel()))
 
@@ -320,8 +312,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         check_weights("_table", self._table, layout.n_rows, layout.n_columns)
         tied = np.zeros(0, dtype=np.int64) if self._tied is None else self._tied
         check_indices("_tied", tied, n_features)
-        n_tied = 0 if layout.tied < 0 else (layout.n_rows - layout.tied) // layout.n_labels
-        check_shape("_tied", tied, n_tied)
+        check_shape("_tied", tied, layout.n_tied)
         self.__dict__.update(_parts(self._table, layout))
 
     def _finish(self, X: Any, metadata: Metadata) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxmargin.data.files import FileFormatError, PathLike, create, lines_of, shown_name
 from maxmargin.data.formats import MOST_WRONG, FileFormat, Format, Head
-from maxmargin.data.libsvm import LineFile, stacked
+from maxmargin.data.libsvm import LineFile, stacked, whole_numbers
 from maxmargin.data.libsvm_lines import LineReader
 from maxmargin.data.sources import BATCH_BYTES, Examples, widened
 
@@ -130,17 +130,13 @@ def iter_columns(
     name = shown_name(path)
     tokens: list[list[str]] = []
     n_columns, tags = 0, -1
-
-    def sentence() -> ColumnSentence:
-        columns = tuple(zip(*tokens, strict=True))
-        return ColumnSentence(columns) if tags < 0 else with_tags(columns, tags)
-
     first, first_letter = 0, ""  # of the lines that are a token
-    for number, line in enumerate(lines_of(path, encoding), start=1):
+    for number, line in enumerate(chain(lines_of(path, encoding), [""]), start=1):
         fields = _fields(line)
         if not fields or fields[0] == DOCUMENT:
             if tokens:
-                yield sentence()
+                columns = tuple(zip(*tokens, strict=True))
+                yield ColumnSentence(columns) if tags < 0 else with_tags(columns, tags)
                 tokens = []
             continue
         if comment and line.startswith(comment):
@@ -156,8 +152,6 @@ def iter_columns(
             n_columns, first, first_letter = len(fields), number, line[0]
             tags = _tag_place(tag_column, n_columns, name, number)
         tokens.append(fields)
-    if tokens:
-        yield sentence()
 
 
 def write_columns(
@@ -309,7 +303,7 @@ class SvmHmmFile(LineFile):
         )
 
     def _read(self) -> Iterator[Examples]:
-        width = self._n_features or 0
+        width = self.n_features or 0
         X, tags, groups = sp.csr_array((0, 0)), np.zeros(0), np.zeros(0, np.int64)
         for lines in self.lines():
             width = max(width, lines.X.shape[1])
@@ -322,7 +316,7 @@ class SvmHmmFile(LineFile):
             X, tags, groups = X[starts[-1] :], tags[starts[-1] :], groups[starts[-1] :]
         if len(tags):
             yield _sequences(X, tags, [0, len(tags)], width)
-        self._n_features = self._n_features or width
+        self.n_features = self.n_features or width
 
     def _cut(self, file: BinaryIO, at: int) -> int:
         start, before = super()._cut(file, at), None
@@ -392,13 +386,7 @@ def _sequences(X: Any, tags: NDArray[np.float64], ends: list[int], width: int) -
         )
         rows.has_canonical_format = True
         sequences.append(rows)
-    return Examples(sequences, [_tags(tags[a:b]) for a, b in pairwise(ends)])
-
-
-def _tags(labels: NDArray[np.float64]) -> NDArray[Any]:
-    """Whole numbers as integers, unless they are too large for that."""
-    whole = bool(((labels == np.round(labels)) & (np.abs(labels) < 2**53)).all())
-    return labels.astype(np.int64) if whole else labels
+    return Examples(sequences, [whole_numbers(tags[a:b]) for a, b in pairwise(ends)])
 
 
 def _recognise_svm_hmm(head: Head) -> Format | None:

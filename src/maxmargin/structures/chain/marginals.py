@@ -17,45 +17,33 @@ from maxmargin.compiled.exponentials import (
     true_score,
 )
 from maxmargin.compiled.rows import squared_norms
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
     TOLERANCE,
     Distributions,
     MarginalPoint,
-    Move,
     add_expected,
     add_node_changes,
     expected_loss,
     measure_products,
-    measure_rows,
     mix_example,
-    move_and_clear,
     old_and_new,
+    step_along,
     step_size,
     touch,
     touch_features,
 )
 from maxmargin.structures.chain.inference import marginals, viterbi
 from maxmargin.structures.chain.oracle import (
-    ChainData,
     ChainOracle,
-    Floats,
     Labels,
-    Order,
-    add_losses,
     edge_scores,
     edge_scratch,
     pair_scores,
+    score_example,
     set_node_scores,
 )
-
-
-class MarginalData(NamedTuple):
-    """Data for compiled functions; `squares` of feature norms, none where features may repeat."""
-
-    chains: ChainData
-    totals: Floats
-    squares: Floats
 
 
 class Marginals(NamedTuple):
@@ -65,7 +53,7 @@ class Marginals(NamedTuple):
     pairs: Floats
 
 
-class ProposalScratch(NamedTuple):
+class Scratch(NamedTuple):
     """Scratch of one thread; `factors` starts at zero."""
 
     labels: Labels
@@ -75,14 +63,8 @@ class ProposalScratch(NamedTuple):
     factors: Floats
     edges: Floats
     potentials: Floats
-
-
-class StepScratch(NamedTuple):
-    """Scratch of steps; `direction` and ``touched[1]`` are zero between them."""
-
     direction: Floats
     touched: Order
-    changes: Floats
 
 
 @inlined
@@ -134,12 +116,6 @@ def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-u
     return count
 
 
-@compiled
-def node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
-    """`set_node_scores`, compiled once for its two callers."""
-    set_node_scores(rows, start, stop, table, layout, nodes)
-
-
 @inlined
 def factors_of(table, layout, temperature, factors):  # type: ignore[no-untyped-def]
     """Set the `factors` of `reweight_chain`; returns whether they can be used."""
@@ -156,8 +132,7 @@ def propose_example(data, b, old, temperature, usable, table, scratch, new):  # 
     n = data.layout.n_labels
     first, last = data.ends[b], data.ends[b + 1]
     scores = scratch.scores[: last - first]
-    node_scores(data.rows, first, last, table, data.layout, scores)
-    add_losses(first, last, data.labels, data.loss, data.loss_scale[b], scores)
+    score_example(data, b, table, scores)
     edges = edge_scores(data.tied, first, last, table, data.layout, scratch.edges)
     own = true_score(data.labels[first:last], scores, edges)
     hinge = viterbi(scores, edges, n, scratch.labels, scratch.best) - own
@@ -177,14 +152,13 @@ def propose_example(data, b, old, temperature, usable, table, scratch, new):  # 
 
 
 @compiled
-def set_changes(data, b, old, new, changes):  # type: ignore[no-untyped-def]
+def set_changes(chains, b, C, old, new, changes):  # type: ignore[no-untyped-def]
     """Set `changes` to ``C * (old - new)`` of the labels; returns the change of the linear term."""
-    chains = data.chains
     linear = 0.0
     for t in range(len(old)):
         right = chains.labels[chains.ends[b] + t]
         for m in range(old.shape[1]):
-            change = data.totals[b] * (old[t, m] - new[t, m])
+            change = C * (old[t, m] - new[t, m])
             changes[t, m] = change
             linear -= change * chains.loss[right, m]
     return chains.loss_scale[b] * linear
@@ -202,49 +176,42 @@ def add_position_changes(data, first, length, changes, table):  # type: ignore[n
 
 
 @inlined
-def add_changes(data, b, changes, old, new, table):  # type: ignore[no-untyped-def]
+def add_changes(chains, b, C, changes, old, new, table):  # type: ignore[no-untyped-def]
     """Add the change of the weights by a full step."""
-    chains, first = data.chains, data.chains.ends[b]
+    first = chains.ends[b]
     add_position_changes(chains, first, len(old.nodes), changes, table)
-    add_pair_changes(chains.tied, chains.layout, first, old.pairs, new.pairs, data.totals[b], table)
+    add_pair_changes(chains.tied, chains.layout, first, old.pairs, new.pairs, C, table)
 
 
 @inlined
 def step_example(data, b, old, new, move, table, scratch):  # type: ignore[no-untyped-def]
     """Step towards a proposal; returns step size, and growth of linear term and dual."""
-    chains, layout = data.chains, data.chains.layout
-    first, length = chains.ends[b], len(old.nodes)
-    changes, direction, touched = scratch.changes, scratch.direction, scratch.touched
-    whole = set_changes(data, b, old.nodes, new.nodes, changes)
+    chains, totals, squares = data
+    layout, first, length = chains.layout, chains.ends[b], len(old.nodes)
+    changes, direction, touched = scratch.best, scratch.direction, scratch.touched
+    whole = set_changes(chains, b, totals[b], old.nodes, new.nodes, changes)
     # The features of a single position stand once each: then nothing need be summed.
-    alone = length == 1 and len(data.squares) > 0
-    count = 0
-    if alone:
-        scores = changes[1:]
-        node_scores(chains.rows, first, first + 1, table, layout, scores)
-        product, square = measure_products(changes[0], scores[0])
-        square *= data.squares[first]
+    if length == 1 and len(squares) > 0:
+        set_node_scores(chains.rows, first, first + 1, table, layout, scratch.scores)
+        product, square = measure_products(changes[0], scratch.scores[0])
+        square *= squares[first]
+        slope = whole - product
+        step = step_size(move, slope, square)
+        if step > 0.0:
+            for m in range(layout.n_columns):
+                changes[0, m] *= step
+            add_position_changes(chains, first, 1, changes, table)
     else:
-        add_changes(data, b, changes, old, new, direction)
+        add_changes(chains, b, totals[b], changes, old, new, direction)
         count = touch_rows(chains.rows, chains.tied, layout, first, length, touched)
-        product, square = measure_rows(direction, table, touched, count)
-    slope = whole - product
-    step = step_size(move, slope, square)
-    if not alone:
-        move_and_clear(direction, step, table, touched, count)
-    elif step > 0.0:
-        for m in range(layout.n_columns):
-            changes[0, m] *= step
-        add_position_changes(chains, first, 1, changes, table)
+        step, slope, square = step_along(move, whole, direction, table, touched, count)
     return step, whole, slope, square
 
 
 @compiled
-def move_chains(  # type: ignore[no-untyped-def]
-    data, starts, masses, found, first, last, move, table, scratch, step_scratch
-):
-    """See `Distributions._move`."""
-    chains = data.chains
+def move_chains(data, starts, masses, found, first, last, move, table, scratch):  # type: ignore[no-untyped-def]
+    """See `Distributions.move_examples`."""
+    chains, totals, _ = data
     gain = linear = 0.0
     entries = 0
     usable = False
@@ -260,25 +227,16 @@ def move_chains(  # type: ignore[no-untyped-def]
                     chains, b, old, move.temperature, usable, table, scratch, new
                 )
         if move.steps:
-            step, whole, slope, square = step_example(data, b, old, new, move, table, step_scratch)
+            step, whole, slope, square = step_example(data, b, old, new, move, table, scratch)
             if step > 0.0:
                 mix_example(starts, masses, found, k, step)
             gain += step * (slope - 0.5 * step * square)
             linear += step * whole
             entries += chains.rows.starts[chains.ends[b + 1]] - chains.rows.starts[chains.ends[b]]
+        elif not move.proposes:
+            linear += set_changes(chains, b, totals[b], old.nodes, new.nodes, scratch.best)
+            add_changes(chains, b, totals[b], scratch.best, old, new, table)
     return gain, linear, 4 * entries * chains.layout.n_columns
-
-
-@compiled
-def add_all_chains(data, starts, masses, found, table, changes):  # type: ignore[no-untyped-def]
-    """See `Distributions._add_direction`."""
-    linear = 0.0
-    for k in range(len(found.examples)):
-        b = found.examples[k]
-        old, new = marginals_of(data.chains.layout, starts, masses, found, k)
-        linear += set_changes(data, b, old.nodes, new.nodes, changes)
-        add_changes(data, b, changes, old, new, table)
-    return linear
 
 
 @registered("ChainPoint")
@@ -363,22 +321,17 @@ class ChainPoint(MarginalPoint):
 class ChainDistributions(Distributions):
     """Marginals of all sequences of order 1, with margin rescaling and a loss over positions."""
 
+    move_examples = staticmethod(move_chains)
+
     oracle: ChainOracle
     point: ChainPoint
 
     def __init__(self, oracle: ChainOracle, temperature: float) -> None:
-        layout, sequences = oracle.layout, oracle.sequences
-        lengths, width = sequences.lengths, layout.n_columns
+        layout, lengths = oracle.layout, oracle.sequences.lengths
         n_pairs = np.maximum(lengths - 1, 0)
-        sizes = lengths * width, n_pairs * (layout.n_labels * width)
-        super().__init__(oracle, ChainPoint.even(oracle), *sizes)
-        self._data = MarginalData(oracle.data, oracle.C, _squares(oracle))
-        self._scratch = StepScratch(
-            direction=np.zeros((layout.n_rows, width)),
-            touched=np.zeros((2, layout.n_rows), dtype=np.int64),
-            changes=np.zeros((sequences.longest + 1, width)),
-        )
-        self._start(temperature)
+        sizes = lengths * layout.n_columns, n_pairs * (layout.n_labels * layout.n_columns)
+        data = oracle.data, oracle.C, _squares(oracle)
+        super().__init__(oracle, ChainPoint.even(oracle), data, sizes, temperature)
 
     def _true_places(self) -> tuple[Order, ...]:
         n, width = self.oracle.layout.n_labels, self.oracle.layout.n_columns
@@ -386,10 +339,10 @@ class ChainDistributions(Distributions):
         of_pairs = (np.arange(len(before)) * n + labels[before]) * width + labels[before + 1]
         return np.arange(len(labels)) * width + labels, of_pairs
 
-    def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
+    def _scratch(self) -> Scratch:
         longest, layout = self.oracle.sequences.longest, self.oracle.layout
         scores, best, sums = np.empty((3, longest, layout.n_columns))
-        scratch = ProposalScratch(
+        return Scratch(
             labels=np.empty(longest, dtype=np.uint16),
             scores=scores,
             best=best,
@@ -397,17 +350,9 @@ class ChainDistributions(Distributions):
             factors=np.zeros((layout.n_labels, layout.n_columns)),
             edges=edge_scratch(longest, layout),
             potentials=np.empty((longest, layout.n_labels, layout.n_columns)),
+            direction=self._direction,
+            touched=self._touched,
         )
-        moved: tuple[float, float, float] = move_chains(
-            self._data, self._first, self.point.masses, self._proposals, part.start, part.stop,
-            move, layout.table(weights), scratch, self._scratch,
-        )  # fmt: skip
-        return moved
-
-    def _add_direction(self, direction: Floats) -> float:
-        where = self._data, self._first, self.point.masses, self._proposals
-        table = self.oracle.layout.table(direction)
-        return float(add_all_chains(*where, table, self._scratch.changes))
 
 
 def _squares(oracle: ChainOracle) -> Floats:

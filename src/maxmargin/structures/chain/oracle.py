@@ -15,18 +15,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
-from maxmargin.compiled.simd import padded
-from maxmargin.core.checks import check_indices
+from maxmargin.compiled.rows import Rows, add_row_scores, make_rows, padded
+from maxmargin.core.arrays import Floats, Order, check_indices
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import Distributions
 from maxmargin.structures.chain.inference import best_other, most_slack, viterbi, viterbi2
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.uint16]
-Order = NDArray[np.int64]
 
 
 @registered("Layout", check="check")
@@ -72,12 +69,24 @@ class Layout(NamedTuple):
             n_columns=padded(n_labels),
         )
 
+    @property
+    def order(self) -> int:
+        """1, or 2 with second-order transitions."""
+        return 1 if self.triples < 0 else 2
+
+    @property
+    def n_tied(self) -> int:
+        """Number of the features tied to pairs."""
+        return 0 if self.tied < 0 else (self.n_rows - self.tied) // max(self.n_labels, 1)
+
+    def resized(self, n_features: int) -> "Layout":
+        """The same parts with another number of features."""
+        sizes, bias, ends = (n_features, self.n_labels), self.bias >= 0, self.first >= 0
+        return Layout.of(*sizes, bias=bias, ends=ends, order=self.order, n_tied=self.n_tied)
+
     def check(self) -> None:
         """Raise ValueError if this is no layout that `of` makes."""
-        order = 1 if self.triples < 0 else 2
-        n_tied = 0 if self.tied < 0 else (self.n_rows - self.tied) // max(self.n_labels, 1)
-        sizes, ends = (self.n_features, self.n_labels), self.first >= 0
-        made = Layout.of(*sizes, bias=self.bias >= 0, ends=ends, order=order, n_tied=n_tied)
+        made = self.resized(self.n_features)
         if self.n_labels < 1 or self.n_features < 0 or self != made:
             raise ValueError("the parts of the chain model do not fit together")
 
@@ -184,16 +193,17 @@ class ChainOracle(CompiledOracle):
         self.n_features = layout.n_rows * layout.n_columns
         self.rows = make_rows(sequences.X, 0.0)
         self.loss = np.zeros((layout.n_labels, layout.n_columns))
-        self.loss[:, : layout.n_labels] = loss
+        self.loss[:, : layout.n_labels] = 1.0 - np.eye(layout.n_labels) if zero_one else loss
         self.output_sizes = sequences.lengths
         lengths = np.maximum(sequences.lengths, 1)
-        self.loss_scale = 1.0 / lengths if normalized else np.ones(len(lengths))
+        scaled = normalized and not zero_one
+        self.loss_scale = 1.0 / lengths if scaled else np.ones(len(lengths))
 
     @property
     def oracle_work(self) -> float:
         per_row = self.sequences.entries_per_row
         tokens = len(self.labels) / max(self.n_examples, 1)
-        pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
+        pairs: int = self.layout.n_labels**self.layout.order
         return tokens * self.layout.n_columns * (per_row + pairs)
 
     def distributions(self, temperature: float) -> Distributions:
@@ -219,10 +229,10 @@ class ChainOracle(CompiledOracle):
         length, width = self.sequences.longest, self.layout.n_columns
         if self.layout.triples >= 0 or not (self.zero_one or self.slack):
             infer_labels(length, *where)
-        elif self.zero_one:
-            infer_other(*where, *np.empty((2, length, width)), np.empty(length))
         else:
-            infer_slack(*where, np.empty((length, width)), np.empty((length, length + 1, width)))
+            best = np.empty((1, length, width) if self.zero_one else (length, length + 1, width))
+            scratch = np.empty((length, width)), best, np.empty(length)
+            infer_rescaled(*where, self.zero_one, *scratch)
 
     def check_outputs(self, examples: Order, starts: Order, found: Labels) -> None:
         check_indices("labels of outputs", found, self.layout.n_labels)
@@ -250,14 +260,6 @@ def set_node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no
         for m in range(layout.n_columns):
             nodes[0, m] += table[layout.first, m]
             nodes[length - 1, m] += table[layout.last, m]
-
-
-@inlined
-def add_losses(start, stop, labels, loss, scale, nodes):  # type: ignore[no-untyped-def]
-    """``nodes[t, m] += scale * loss[y_true_t, m]``."""
-    for t in range(stop - start):
-        for m in range(nodes.shape[1]):
-            nodes[t, m] += scale * loss[labels[start + t], m]
 
 
 @inlined
@@ -296,7 +298,9 @@ def score_example(data, b, table, nodes):  # type: ignore[no-untyped-def]
     start, stop = data.ends[b], data.ends[b + 1]
     set_node_scores(data.rows, start, stop, table, data.layout, nodes)
     if len(data.labels) > 0:
-        add_losses(start, stop, data.labels, data.loss, data.loss_scale[b], nodes)
+        for t in range(stop - start):
+            for m in range(nodes.shape[1]):
+                nodes[t, m] += data.loss_scale[b] * data.loss[data.labels[start + t], m]
 
 
 @compiled
@@ -330,28 +334,23 @@ def infer_second_order(data, table, examples, starts, found, scores, nodes, best
 
 
 @compiled
-def infer_other(data, table, examples, starts, found, nodes, best, agreed):  # type: ignore[no-untyped-def]
-    """Write the best labels other than the true ones of each of the `examples`."""
-    pairs = pair_scores(table, data.layout)
+def infer_rescaled(data, table, examples, starts, found, zero_one, nodes, best, agreed):  # type: ignore[no-untyped-def]
+    """Slack-rescaled inference, or (`zero_one`) the best labels other than the true ones.
+
+    data, table, examples, starts, found : as in `infer_first_order`
+    nodes, best, agreed : scratch of `score_example`, of `most_slack` or, ``best[0]``, `best_other`
+    """
+    pairs, n = pair_scores(table, data.layout), data.layout.n_labels
     for k in range(len(examples)):
         start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
         if stop > start:
             set_node_scores(data.rows, start, stop, table, data.layout, nodes)
-            out, y_true = found[starts[k] : starts[k + 1]], data.labels[start:stop]
-            n = data.layout.n_labels
-            best_other(nodes[: stop - start], pairs, n, y_true, out, best, agreed)
-
-
-@compiled
-def infer_slack(data, table, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
-    """Slack-rescaled inference, for each of the `examples`."""
-    pairs = pair_scores(table, data.layout)
-    for k in range(len(examples)):
-        start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
-        if stop > start:
-            set_node_scores(data.rows, start, stop, table, data.layout, nodes)
-            out, y_true = found[starts[k] : starts[k + 1]], data.labels[start:stop]
-            most_slack(nodes[: stop - start], pairs, data.layout.n_labels, y_true, out, best)
+            scores, y_true = nodes[: stop - start], data.labels[start:stop]
+            out = found[starts[k] : starts[k + 1]]
+            if zero_one:
+                best_other(scores, pairs, n, y_true, out, best[0], agreed)
+            else:
+                most_slack(scores, pairs, n, y_true, out, best)
 
 
 @inlined

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.core.checks import check_indices
+from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.inputs import stack
 from maxmargin.core.latent import LatentOracle, LatentProblem
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.core.threads import Threads
 from maxmargin.structures.chain.inference import k_best, marginals, marginals2
 from maxmargin.structures.chain.oracle import (
     ChainData,
@@ -28,7 +28,6 @@ from maxmargin.structures.chain.oracle import (
     set_node_scores,
 )
 
-Floats = NDArray[np.float64]
 States = NDArray[np.int64]
 
 IMPOSSIBLE = -1e200
@@ -66,45 +65,38 @@ class ChainModel:
         """Marginals of labels by ``exp(score / temperature)``."""
         layout = self.layout
         n, width = layout.n_labels, layout.n_columns
-        pairs = self._part(layout.transitions, n) / temperature
         found = []
         for i, scores in enumerate(self.node_scores(sequences)):
             length = len(scores)
             answer = np.zeros((length, width))
             between = np.empty((max(length - 1, 0), n, width))
+            edges = self._edges(sequences, i, temperature)
             if length and layout.triples < 0:
                 sums = np.empty((max(length - 1, 1), width))
-                edges = pairs[None, :, :]
-                if layout.tied >= 0 and length > 1:
-                    edges = edges + self._tied_scores(sequences, i) / temperature
                 marginals(scores / temperature, edges, n, answer, between, sums)
             elif length:
                 triples = self._part(layout.triples, n * n) / temperature
                 among = np.empty((max(length - 2, 0), n * n, width))
                 deep = np.empty((max(length - 2, 1), n, width))
-                marginals2(scores / temperature, pairs, triples, n, answer, between, among, deep)
+                marginals2(scores / temperature, edges[0], triples, n, answer, between, among, deep)
             found.append(answer[:, :n])
         return found
 
     def k_best(self, sequences: Sequences, k: int) -> list[tuple[NDArray[np.uint16], Floats]]:
         """The k best labellings of each sequence, best first, and their scores."""
-        layout = self.layout
-        n = layout.n_labels
-        pairs = self._part(layout.transitions, n)
-        joined = self._joined_pairs() if layout.triples >= 0 else None
+        n = self.layout.n_labels
+        joined = self._joined_pairs() if self.layout.triples >= 0 else None
         found = []
         for i, scores in enumerate(self.node_scores(sequences)):
+            edges = self._edges(sequences, i)
             if joined is not None and len(scores) > 1:
                 # A chain of pairs of labels, each beginning with what the one before ends with.
-                both = scores[1:, None, :n] + pairs[None, :, :n]
+                both = scores[1:, None, :n] + edges[:, :, :n]
                 both[0] += scores[0, :n, None]
                 labels, totals = _top(both.reshape(-1, n * n), joined, n * n, k)
                 labels = np.concatenate([labels[:, :1] // n, labels % n], axis=1)
                 labels, totals = labels[totals > IMPOSSIBLE], totals[totals > IMPOSSIBLE]
             else:
-                edges = pairs[None, :, :]
-                if layout.tied >= 0 and len(scores) > 1:
-                    edges = edges + self._tied_scores(sequences, i)
                 labels, totals = _top(scores, edges, n, k)
             found.append((labels, totals))
         return found
@@ -118,11 +110,15 @@ class ChainModel:
         joined[:, middle, middle, :] = triples
         return joined.reshape(1, n * n, n * n)
 
-    def _tied_scores(self, sequences: Sequences, i: int) -> Any:
-        """What tied features add to the transitions at each position of sequence `i`."""
+    def _edges(self, sequences: Sequences, i: int, temperature: float = 1.0) -> Any:
+        """Pair scores over the temperature, as `viterbi` takes them, of sequence `i`."""
+        layout = self.layout
+        edges = self._part(layout.transitions, layout.n_labels)[None] / temperature
+        if layout.tied < 0 or sequences.lengths[i] < 2:
+            return edges
         rows = sequences.tied[sequences.ends[i] + 1 : sequences.ends[i + 1]]
-        weights = self.table[self.layout.tied :].reshape(rows.shape[1], -1)
-        return (rows @ weights).reshape(rows.shape[0], self.layout.n_labels, -1)
+        weights = self.table[layout.tied :].reshape(rows.shape[1], -1)
+        return edges + (rows @ weights).reshape(rows.shape[0], *edges.shape[1:]) / temperature
 
     def _part(self, start: int, n_rows: int) -> Any:
         return self.table[start : start + n_rows]
@@ -179,25 +175,13 @@ class Chain(Remade, Problem):
     ) -> None:
         if n_labels < 1 or n_features < 0 or order not in (1, 2):
             raise ValueError("A chain has at least one label, and its order is 1 or 2.")
+        self.n_labels, self.n_features, self.order = n_labels, n_features, order
+        self.fit_intercept, self.fit_ends = bool(fit_intercept), bool(fit_ends)
         self.layout = Layout.of(
             n_features, n_labels, bias=fit_intercept, ends=fit_ends, order=order
         )
         if order == 2:  # then several calls of loss-augmented inference do
             self.slack_rescaled_inference = None  # type: ignore[assignment, method-assign]
-
-    def parts(self) -> dict[str, Any]:
-        return {
-            "n_labels": self.layout.n_labels,
-            "n_features": self.layout.n_features,
-            "order": self.order,
-            "fit_intercept": self.layout.bias >= 0,
-            "fit_ends": self.layout.first >= 0,
-        }
-
-    @property
-    def order(self) -> int:
-        """1, or 2 with second-order transitions."""
-        return 1 if self.layout.triples < 0 else 2
 
     def joint_feature(self, x: Any, y: Any) -> Floats:
         layout, labels = self.layout, np.asarray(y, dtype=np.int64)
@@ -332,16 +316,9 @@ class HiddenChains(Remade, LatentProblem):
     """
 
     def __init__(self, n_features: int, n_labels: int, n_states: int) -> None:
-        self.n_labels, self.n_states = n_labels, n_states
+        self.n_features, self.n_labels, self.n_states = n_features, n_labels, n_states
         self.chain = Chain(n_labels * n_states, n_features)
         self.layout = self.chain.layout
-
-    def parts(self) -> dict[str, Any]:
-        return {
-            "n_features": self.layout.n_features,
-            "n_labels": self.n_labels,
-            "n_states": self.n_states,
-        }
 
     def joint_feature(self, x: Any, y: Any, h: Any) -> Floats:
         return self.chain.joint_feature(x, self.numbers(y, h))

@@ -14,13 +14,11 @@ WORD_KEYS = ("word", "token", "form", "w", "w0", "w[0]", "word.lower()")
 class SequenceAnswers(LabellingAnswers):
     """Labels of the positions of sequences."""
 
-    estimators = ("SequenceTagger",)
     unit = "sequence"
 
-    @staticmethod
-    def pair_weights(estimator: Any) -> list[PairWeights]:
+    def pair_weights(self) -> list[PairWeights]:
         caption = "Weight of each label (row) followed by each label (column)"
-        return [PairWeights(estimator.transitions_, caption, "then")]
+        return [PairWeights(self.estimator.transitions_, caption, "then")]
 
     def true_labels(self, y: Any) -> Sequence[Any]:
         """Labels of each sequence, also if given concatenated."""
@@ -43,4 +41,4 @@ def _word(position: Any, at: int) -> str:
     return str(at + 1)
 
 
-ANSWERS = (SequenceAnswers,)
+ANSWERS = (("SequenceTagger", SequenceAnswers),)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from maxmargin.cli.task import Data, Path, Task, fitting, numbered
+from maxmargin.cli.task import Data, Path, Task, counted, fitting, numbered
 from maxmargin.data.files import FileFormatError
 from maxmargin.report.markup import plural
 from maxmargin.structures.chain.formats import (
@@ -28,14 +28,9 @@ class NumberedSequences(Task):
 
     def read(self, path: Path, model: Any = None) -> Data:
         X, y = read_svm_hmm(path)
-        if model is not None:
-            X = [fitting(rows, model.n_features_in_) for rows in X]
+        X = [fitting(rows, model) for rows in X]
         width = X[0].shape[1] if X else 0
-        n_positions = sum(map(len, y))
-        size = (
-            f"{plural(len(X), 'sequence')}, {plural(n_positions, 'position')}, "
-            f"{plural(width, 'feature')}"
-        )
+        size = counted(sequence=len(X), position=sum(map(len, y)), feature=width)
         return Data(X, y, len(X), size)
 
     def feature_names(self, model: Any) -> list[str]:
@@ -77,7 +72,7 @@ class WordSequences(Task):
         if self.templates is None:
             self.templates = str(Templates.default(max(self.n_columns, 1)))
         tagged = all(sentence.tags is not None for sentence in sentences)
-        size = f"{plural(len(sentences), 'sentence')}, {plural(sum(map(len, sentences)), 'word')}"
+        size = counted(sentence=len(sentences), word=sum(map(len, sentences)))
         return Data(
             features_of(Templates(self.templates), sentences, self.hash_bits),
             [sentence.tags for sentence in sentences] if tagged else None,

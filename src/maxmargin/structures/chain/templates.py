@@ -76,10 +76,7 @@ class Step(NamedTuple):
     """A function, with its number if it takes one."""
 
     function: str
-    n: int | None = None
-
-    def apply(self, word: str) -> str | None:
-        return FUNCTIONS[self.function](word, *([] if self.n is None else [self.n]))
+    numbers: tuple[int, ...] = ()
 
 
 class Place(NamedTuple):
@@ -89,15 +86,8 @@ class Place(NamedTuple):
     steps: tuple[Step, ...]  # first to last
     offset: int  # of the token, from that which gets the feature
 
-    @property
-    def may_miss(self) -> bool:
-        """Whether it may yield no feature."""
-        return any(step.function in TESTS or step.n is not None for step in self.steps)
-
-    @property
-    def has_test(self) -> bool:
-        """Whether it has a function of `TESTS`."""
-        return any(step.function in TESTS for step in self.steps)
+    def has_one_of(self, functions: Sequence[str]) -> bool:
+        return any(step.function in functions for step in self.steps)
 
 
 class Template(NamedTuple):
@@ -160,9 +150,8 @@ def _crf_template(line: str) -> Template:
 
 def _written(place: Place, columns: Sequence[str]) -> str:
     text = f"{columns[place.column]}[{place.offset}]"
-    for step in place.steps:
-        number = "" if step.n is None else f",{step.n}"
-        text = f"{step.function}({text}{number})"
+    for function, numbers in place.steps:
+        text = f"{function}({','.join([text, *map(str, numbers)])})"
     return text
 
 
@@ -190,7 +179,7 @@ class _Line:
             steps = [Step(name)]
             if name in PARTS:
                 self._sign(",")
-                steps = [Step(name, n) for n in self._range(1)]
+                steps = [Step(name, (n,)) for n in self._range(1)]
             self._sign(")")
             return [place._replace(steps=(*place.steps, step)) for step in steps for place in inner]
         if name not in self._columns:
@@ -323,13 +312,16 @@ class Templates:
         offsets = [place.offset for place in places]
         self._before, self._after = max(0, -min(offsets)), max(0, max(offsets))
         # Places that differ in their offset only share what is read.
-        self._views = list({(place.column, place.steps): _View(place) for place in places}.values())
-        numbers = {(view.column, view.steps): k for k, view in enumerate(self._views)}
+        views = {(place.column, place.steps): _View(place) for place in places}
+        self._views = list(views.values())
         self._plan = [
-            [(numbers[place.column, place.steps], place.offset) for place in template.places]
+            [(views[place.column, place.steps], place.offset) for place in template.places]
             for template in self._templates
         ]
-        self._may_miss = [any(p.may_miss for p in template.places) for template in self._templates]
+        self._joins = [
+            _together if any(p.has_one_of((*TESTS, *PARTS)) for p in template.places) else " ".join
+            for template in self._templates
+        ]
 
     @classmethod
     def read(cls, path: PathLike, encoding: str | None = None) -> "Templates":
@@ -375,20 +367,18 @@ class Templates:
         """
         columns = self._columns_of(sentence)
         n, before, after = len(columns[0]), self._before, self._after
-        read = [
-            [*[view.texts[BEGIN]] * before, *map(view.texts.__getitem__, columns[view.column]),
-             *[view.texts[END]] * after]
+        read = {
+            view: [
+                *[view.texts[BEGIN]] * before,
+                *map(view.texts.__getitem__, columns[view.column]),
+                *[view.texts[END]] * after,
+            ]
             for view in self._views
-        ]  # fmt: skip
+        }
         values: list[Iterable[str | None]] = []
-        for places, may_miss in zip(self._plan, self._may_miss, strict=True):
+        for places, join in zip(self._plan, self._joins, strict=True):
             parts = [read[view][before + offset : before + offset + n] for view, offset in places]
-            if len(parts) == 1:
-                values.append(parts[0])
-            elif may_miss:
-                values.append(map(_together, zip(*parts, strict=True)))
-            else:
-                values.append(map(" ".join, zip(*parts, strict=True)))  # type: ignore[arg-type]
+            values.append(parts[0] if len(parts) == 1 else map(join, zip(*parts, strict=True)))
         names = self.names
         return [
             dict(zip(names, found, strict=False))  # they are as many, and strict takes its time
@@ -451,10 +441,11 @@ class Templates:
         lengths = np.array([len(columns[0]) for columns in batch])
         tokens = np.arange(lengths.sum()) + self._before
         tokens += np.repeat(np.arange(len(batch)) * (len(before) + len(after)), lengths)
-        read = [
-            np.fromiter(map(view.codes.__getitem__, flat[view.column]), np.uint64, len(flat[0]))
+        n_read = len(flat[0])
+        read = {
+            view: np.fromiter(map(view.codes.__getitem__, flat[view.column]), np.uint64, n_read)
             for view in self._views
-        ]
+        }
         codes = np.empty((len(tokens), len(self.names)), dtype=np.uint64)
         for j, places in enumerate(self._plan):
             code = np.full(len(tokens), _code(self.names[j]), dtype=np.uint64)
@@ -489,14 +480,14 @@ class _View:
         self.column, self.steps = place.column, place.steps
         self.texts = _Memory(self._text)
         self.codes = _Memory(lambda word: _code(self.texts[word]))
-        self._marks = {mark: None if place.has_test else mark for mark in (BEGIN, END)}
+        self._has_test = place.has_one_of(TESTS)
 
     def _text(self, word: str) -> str | None:
-        if word in self._marks:
-            return self._marks[word]
+        if word in (BEGIN, END):
+            return None if self._has_test else word
         found: str | None = word
-        for step in self.steps:
-            found = None if found is None else step.apply(found)
+        for function, numbers in self.steps:
+            found = None if found is None else FUNCTIONS[function](found, *numbers)
         return found
 
 

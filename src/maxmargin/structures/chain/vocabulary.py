@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled_with
-from maxmargin.core.checks import check_indices, check_offsets, check_types
+from maxmargin.core.arrays import check_indices, check_offsets, check_types
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import place_of
 from maxmargin.core.registry import registered

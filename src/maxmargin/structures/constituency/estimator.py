@@ -11,10 +11,10 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import check_k, check_temperature
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.estimators.base import check_weights
-from maxmargin.estimators.checks import check_k, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.structures.constituency.formats import as_tree
@@ -25,11 +25,8 @@ from maxmargin.structures.constituency.grammar import (
     TreeError,
     bracket_scores,
 )
-from maxmargin.structures.constituency.oracle import GrammarOracle
-from maxmargin.structures.constituency.problem import GrammarModel
+from maxmargin.structures.constituency.problem import GrammarModel, GrammarProblem
 from maxmargin.training.fit import Encoded, Metadata, runs_on_shards
-
-Floats = NDArray[np.float64]
 
 
 class UnparsedWarning(UserWarning):
@@ -181,18 +178,10 @@ class GrammarParser(ExampleEstimator):
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
         grammar, trees = metadata["grammar_"], examples.y
-        if examples.X is None:
-            sentences = [Sentence(tree.words, tree.tags) for tree in trees]
-        else:
-            sentences = _sentences(examples.X, grammar.lexicon.given)
-        if len(sentences) != len(trees):
-            raise ValueError(
-                f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
-            )
-        zero_one = self.loss == "zero-one"
-        oracle = GrammarOracle(grammar, sentences, trees, C, zero_one=zero_one)
-        # With one cost for all mistakes, the two ways of rescaling are the same.
-        return oracle if zero_one else self._rescaled(oracle)
+        sentences = _sentences(trees if examples.X is None else examples.X, grammar.lexicon.given)
+        _check_pairs(sentences, trees)
+        problem = GrammarProblem(grammar, self.loss)
+        return problem.make_oracle(sentences, trees, C, self.rescaling)
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         return metadata | {"coef_": weights}
@@ -253,11 +242,7 @@ class GrammarParser(ExampleEstimator):
         """
         y_true = _trees(X if y is None else y)
         predictions = self.predict(X)
-        if len(predictions) != len(y_true):
-            raise ValueError(
-                f"X has {len(predictions)} sentences but y has {len(y_true)} trees: give one for "
-                f"each."
-            )
+        _check_pairs(predictions, y_true)
         return bracket_scores(y_true, predictions).f1
 
     @property
@@ -289,6 +274,13 @@ class GrammarParser(ExampleEstimator):
             f"one; the first is sentence {lost[0]}: {why}.",
             UnparsedWarning,
             stacklevel=4,
+        )
+
+
+def _check_pairs(sentences: Sequence[Any], trees: Sequence[Tree]) -> None:
+    if len(sentences) != len(trees):
+        raise ValueError(
+            f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
         )
 
 

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from maxmargin.core.checks import check_indices, check_shape, check_types
+from maxmargin.core.arrays import Floats, check_indices, check_shape, check_types
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.structures.constituency.inference import (
-    Floats,
     Nodes,
     Numbers,
     Scores,
@@ -220,47 +219,37 @@ class Markovisation(NamedTuple):
     horizontal: int | None
     vertical: int
 
-    def steps(self, tree: Tree) -> list[Step]:
-        """The derivation of a tree, in preorder."""
-        return self._steps(tree, (), 0)
-
-    def symbol(self, node: Tree, above: tuple[str, ...]) -> Symbol:
-        """Symbol of a node below these ancestors."""
+    def steps(self, node: Tree, above: tuple[str, ...] = (), start: int = 0) -> list[Step]:
+        """The derivation of a tree below these ancestors, from word `start` on, in preorder."""
+        chain: Chain = ()
+        nodes: tuple[Tree, ...] = (node,)
+        while len(nodes) == 1:
+            (node,) = nodes
+            kept = () if node.is_tag else above[: self.vertical - 1]
+            chain += (Symbol("tag" if node.is_tag else "phrase", node.label, kept),)
+            above, nodes = (node.label, *above[: self.vertical]), node.nodes
         if node.is_tag:
-            return Symbol("tag", node.label)
-        return Symbol("phrase", node.label, above[: self.vertical - 1])
-
-    def _steps(self, node: Tree, above: tuple[str, ...], start: int) -> list[Step]:
-        chain = [self.symbol(node, above)]
-        while len(node.nodes) == 1:
-            above = (node.label, *above[: self.vertical])
-            node = node.nodes[0]
-            chain.append(self.symbol(node, above))
-        if node.is_tag:
-            return [Step(start, start + 1, tuple(chain), ())]
-        above = (node.label, *above[: self.vertical])
+            return [Step(start, start + 1, chain, ())]
         below: list[Step] = []
+        children: list[Symbol] = []
         stops = [start]
-        for child in node.nodes:
-            steps = self._steps(child, above, stops[-1])
+        for child in nodes:
+            steps = self.steps(child, above, stops[-1])
             below += steps
+            children.append(steps[0].chain[0])
             stops.append(steps[0].stop)
-        children = [self.symbol(child, above) for child in node.nodes]
-        return self._heads(tuple(chain), children, stops) + below
-
-    def _heads(self, chain: Chain, children: Sequence[Symbol], stops: Sequence[int]) -> list[Step]:
-        """The node and its intermediate symbols, from all children down to the first two."""
-        heads = []
+        # The node and its intermediate symbols, from all children down to the first two.
+        heads: list[Step] = []
         top = parent = chain[-1]
         for n in range(len(children), 1, -1):
             left = children[0]
             if n > 2:
-                kept = n - 1 if self.horizontal is None else min(self.horizontal, n - 1)
-                left = Symbol("part", top.label, top.above, tuple(children[n - 1 - kept : n - 1]))
-            whole = chain if n == len(children) else ()
-            heads.append(Step(stops[0], stops[n], whole, (parent, left, children[n - 1])))
+                first = 0 if self.horizontal is None else max(n - 1 - self.horizontal, 0)
+                left = Symbol("part", top.label, top.above, tuple(children[first : n - 1]))
+            rule = parent, left, children[n - 1]
+            heads.append(Step(start, stops[n], () if heads else chain, rule))
             parent = left
-        return heads
+        return heads + below
 
 
 _SUFFIXES = ("ing", "ed", "ly", "ion", "er", "est", "al", "ity", "y", "s")
@@ -311,7 +300,6 @@ class Lexicon:
         self, tags: dict[str, int], pairs: "Counter[tuple[str, str]] | None", min_count: int
     ) -> None:
         self.tags, self.pairs, self.given = tags, pairs, pairs is None
-        self._columns: dict[str, list[tuple[int, int]]] = {}
         words: Counter[str] = Counter()
         for (word, _), count in (pairs or {}).items():
             words[word] += count
@@ -323,6 +311,7 @@ class Lexicon:
                 counts[self.UNKNOWN, tag] += count
         self.entries = sorted(counts)
         self.counts = [counts[entry] for entry in self.entries]
+        self._columns: dict[str, list[tuple[int, int]]] = {}
         for column, (name, tag) in enumerate(self.entries):
             self._columns.setdefault(name, []).append((tags[tag], column))
 
@@ -340,17 +329,14 @@ class Lexicon:
     def leaves(self, sentences: Sequence[Sentence], first_column: int) -> Leaves:
         """Leaves of sentences, weights from `first_column` on; none for an unknown tag."""
         found: list[list[tuple[int, int]]] = []
-        for sentence in sentences:
+        for words, tags in sentences:
             if self.given:
-                known = [self.tags.get(tag) for tag in sentence.tags or ()]
-                found += [[] if number is None else [(number, -1)] for number in known]
+                found += [[(self.tags[tag], -1)] if tag in self.tags else [] for tag in tags or ()]
             else:
-                found += [
-                    [(number, first_column + column) for number, column in self.of_word(word)]
-                    for word in sentence.words
-                ]
+                found += map(self.of_word, words)
         starts, flat = _stacked(found)
-        return Leaves(starts, *flat.reshape(-1, 2).T.copy())
+        symbols, columns = flat.reshape(-1, 2).T.copy()
+        return Leaves(starts, symbols, columns if self.given else columns + first_column)
 
 
 class GrammarError(ValueError):
@@ -409,6 +395,8 @@ class Grammar(Remade):
                 unary[pair] += count
         self.unary = sorted(unary, key=lambda pair: (number[pair[0]], number[pair[1]]))
         self.starts = sorted(starts, key=number.__getitem__)
+        self.first_start = len(self.binary) + len(self.unary)
+        self.first_leaf = self.first_start + len(self.starts)
         self._chain_counts = np.array([chains[chain] for chain in self.chains])
         self.lexicon = Lexicon(
             {tag: number[Symbol("tag", tag)] for tag in self.tags}, lexicon_pairs, min_count
@@ -420,30 +408,32 @@ class Grammar(Remade):
             + self.lexicon.counts,
             dtype=np.float64,
         )
+        self.n_features = len(self.counts)
         self._rule_of = {(): -1} | {rule: at for at, rule in enumerate(self.binary)}
         self._unit_of = {(): -1} | {chain: at for at, chain in enumerate(self.chains)}
         self.rules = make_rules(
             sum(symbol.kind != "part" for symbol in self.symbols),
             len(self.symbols),
-            np.array([[number[symbol] for symbol in rule] for rule in self.binary]),
-            np.array([[number[chain[0]], number[chain[-1]]] for chain in self.chains]),
+            np.array([self._numbers(rule) for rule in self.binary]),
+            np.array([self._numbers((chain[0], chain[-1])) for chain in self.chains]),
         )
 
+    def _numbers(self, symbols: Iterable[Symbol]) -> list[int]:
+        return [self._number[symbol] for symbol in symbols]
+
     def parts(self) -> dict[str, Any]:
-        numbers, pairs = self._number, self.lexicon.pairs
-        n_binary, n_unary = len(self.binary), len(self.unary)
-        chain_symbols = [numbers[symbol] for chain in self.chains for symbol in chain]
+        pairs = self.lexicon.pairs
         return {
             "markovisation": self.markovisation,
             "min_count": self.min_count,
             "symbols": self.symbols,
-            "binary": np.array([[numbers[symbol] for symbol in rule] for rule in self.binary]),
-            "binary_counts": self.counts[:n_binary],
-            "chains": np.array(chain_symbols),
-            "chain_lengths": np.array([len(chain) for chain in self.chains]),
+            "binary": np.array([self._numbers(rule) for rule in self.binary], dtype=np.int64),
+            "binary_counts": self.counts[: len(self.binary)],
+            "chains": np.array([at for chain in self.chains for at in self._numbers(chain)]),
+            "chain_lengths": np.array(list(map(len, self.chains))),
             "chain_counts": self._chain_counts,
-            "starts": np.array([numbers[symbol] for symbol in self.starts]),
-            "start_counts": self.counts[n_binary + n_unary :][: len(self.starts)],
+            "starts": np.array(self._numbers(self.starts)),
+            "start_counts": self.counts[self.first_start : self.first_leaf],
             "lexicon": [] if pairs is None else [list(map(list, pairs)), list(pairs.values())],
         }
 
@@ -451,7 +441,7 @@ class Grammar(Remade):
     def remade(cls, **parts: Any) -> Self:
         check_types(cls.__name__, parts, _PARTS)
         _check_parts(**parts)
-        symbols = parts["symbols"]
+        symbols, lexicon = parts["symbols"], parts["lexicon"]
 
         def counter(rules: Iterable[Any], counts: Iterable[Any]) -> "Counter[Any]":
             return Counter(dict(zip(rules, map(int, counts), strict=True)))
@@ -459,17 +449,13 @@ class Grammar(Remade):
         def named(numbers: Iterable[int]) -> tuple[Symbol, ...]:
             return tuple(symbols[number] for number in numbers)
 
-        ends = np.cumsum(parts["chain_lengths"])[:-1]
-        pairs = None
-        if parts["lexicon"]:
-            words, counts = parts["lexicon"]
-            pairs = counter(map(tuple, words), counts)
+        chains = np.split(parts["chains"], np.cumsum(parts["chain_lengths"])[:-1])
         return cls(
             parts["markovisation"],
             counter(map(named, parts["binary"]), parts["binary_counts"]),
-            counter(map(named, np.split(parts["chains"], ends)), parts["chain_counts"]),
+            counter(map(named, chains), parts["chain_counts"]),
             counter(named(parts["starts"]), parts["start_counts"]),
-            pairs,
+            counter(map(tuple, lexicon[0]), lexicon[1]) if lexicon else None,
             parts["min_count"],
         )
 
@@ -502,18 +488,6 @@ class Grammar(Remade):
     # Columns
 
     @property
-    def n_features(self) -> int:
-        return len(self.counts)
-
-    @property
-    def first_start(self) -> int:
-        return len(self.binary) + len(self.unary)
-
-    @property
-    def first_leaf(self) -> int:
-        return self.first_start + len(self.starts)
-
-    @property
     def rule_names(self) -> list[str]:
         """What each weight is for."""
         return [
@@ -539,8 +513,7 @@ class Grammar(Remade):
     def start_columns(self) -> Numbers:
         """Column of each symbol as a start symbol, -1 for none."""
         columns = np.full(self.rules.n_complete, -1, dtype=np.int64)
-        for at, symbol in enumerate(self.starts):
-            columns[self._number[symbol]] = self.first_start + at
+        columns[self._numbers(self.starts)] = np.arange(self.first_start, self.first_leaf)
         return columns
 
     # Trees
@@ -553,13 +526,14 @@ class Grammar(Remade):
         steps = self.markovisation.steps(tree)
         if steps[0].chain[0] not in self.starts:
             raise GrammarError(f"The grammar has no whole trees with the label {tree.label!r}.")
-        for _, _, chain, rule in steps:
+        rows = []
+        for start, stop, chain, rule in steps:
             if chain not in self._unit_of:
                 raise GrammarError(f"The grammar has no chain {' -> '.join(map(str, chain))}.")
             if rule not in self._rule_of:
                 parent, left, right = map(str, rule)
                 raise GrammarError(f"The grammar has no rule {parent} -> {left} {right}.")
-        rows = [(*step[:2], self._unit_of[step.chain], self._rule_of[step.rule]) for step in steps]
+            rows.append((start, stop, self._unit_of[chain], self._rule_of[rule]))
         return np.array(rows, dtype=np.int32)
 
     def tree(self, nodes: Nodes, words: Sequence[str]) -> Tree:
@@ -596,15 +570,12 @@ class Grammar(Remade):
 
     def scores(self, weights: Floats) -> Scores:
         """Scores of rules, units and start symbols by these weights."""
-        units = self.units
-        owners = np.repeat(np.arange(self.rules.n_units), np.diff(units.column_starts))
-        of_units = np.bincount(owners, weights=weights[units.columns], minlength=self.rules.n_units)
-        starts = np.full(self.rules.n_complete, -np.inf)
-        possible = self.start_columns >= 0
-        starts[possible] = weights[self.start_columns[possible]]
-        return Scores(
-            np.array(weights[: len(self.binary)]), of_units[None, :].astype(np.float64), starts
-        )
+        units, n_units = self.units, self.rules.n_units
+        owners = np.repeat(np.arange(n_units), np.diff(units.column_starts))
+        counted = np.bincount(owners, weights=weights[units.columns], minlength=n_units)
+        of_units = counted[None, :].astype(np.float64)  # without unary rules, these are integers
+        starts = np.where(self.start_columns >= 0, weights[self.start_columns], -np.inf)
+        return Scores(np.array(weights[: len(self.binary)]), of_units, starts)
 
     def leaves(self, sentences: Sequence[Sentence]) -> Leaves:
         """Tags that the words of the sentences may have."""
@@ -612,10 +583,9 @@ class Grammar(Remade):
 
     def log_probabilities(self) -> Floats:
         """Maximum-likelihood weights: the log-probability of each rule given its parent."""
-        parents = [self._number[rule[0]] for rule in self.binary]
-        parents += [self._number[pair[0]] for pair in self.unary]
+        parents = self._numbers(parent for parent, *_ in (*self.binary, *self.unary))
         parents += [len(self.symbols)] * len(self.starts)
-        parents += [self._number[Symbol("tag", tag)] for _, tag in self.lexicon.entries]
+        parents += [self.lexicon.tags[tag] for _, tag in self.lexicon.entries]
         totals = np.bincount(parents, weights=self.counts)
         return np.asarray(np.log(self.counts / totals[parents]), dtype=np.float64)
 

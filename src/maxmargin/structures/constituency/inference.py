@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.simd import LANES, highest_sum
+from maxmargin.core.arrays import Floats
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Nodes = NDArray[np.int32]
 
@@ -65,7 +65,10 @@ class Rules(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores of rules, of units ``(n_cells, n_units)`` or ``(1, n_units)``, of start symbols."""
+    """Of rules, of units ``(n_cells, n_units)`` or ``(1, n_units)``, and of start symbols.
+
+    Also holds the expected counts of these.
+    """
 
     rules: Floats
     units: Floats
@@ -80,8 +83,8 @@ class Chart(NamedTuple):
       stop, symbol and start, so that vectors are contiguous; -inf for a vector from the stop on;
     - bottoms ``(n_cells, n_complete)``: below the units; see `row_of_span`.
 
-    The others are scratch: ranges of finite scores of each row, scores of one span, and symbols
-    with a finite score at any span of one start, and at one span.
+    The others are scratch: ranges of finite scores of each row, scores of one span and factors of
+    its sums, and symbols with a finite score at any span of one start, and at one span.
     """
 
     tops: Floats
@@ -92,6 +95,7 @@ class Chart(NamedTuple):
     first_right: Numbers
     last_right: Numbers
     here: Floats
+    totals: Floats
     live: Numbers
     found: Numbers
 
@@ -155,6 +159,7 @@ def make_chart(length: int, rules: Rules) -> Chart:
         np.empty((length + 1, n_rights), dtype=np.int64),
         np.empty((length + 1, n_rights), dtype=np.int64),
         np.empty(n_symbols),
+        np.empty(n_symbols),
         np.empty(n_symbols, dtype=np.int64),
         np.empty(n_symbols + 1, dtype=np.int64),
     )
@@ -181,83 +186,71 @@ def top_score(rules, chart, start, stop, symbol, length):  # type: ignore[no-unt
 
 
 @inlined
-def put(values, n, out):  # type: ignore[no-untyped-def]
-    """``out[:n] = values[:n]``."""
-    for at in range(n):
-        out[at] = values[at]
-
-
-@inlined
-def right_row(chart, stop, slot):  # type: ignore[no-untyped-def]
-    """Offset in the flat ``chart.rights`` of a right child that ends at `stop`."""
-    return (stop * chart.rights.shape[1] + slot) * chart.rights.shape[2]
-
-
-@inlined
 def meeting(first, last, first_right, last_right, start):  # type: ignore[no-untyped-def]
     """First and last split point, in the left row, where both children may have scores."""
     return max(first, first_right - start - 1), min(last, last_right - start - 1)
 
 
-@inlined
-def open_chart(chart, length):  # type: ignore[no-untyped-def]
-    """Clear the ranges of right children, and pad ``rights`` with -inf beyond each stop."""
-    chart.first_right[: length + 1] = length
-    chart.last_right[: length + 1] = -1
-    for stop in range(length + 1):
-        chart.rights[stop, :, stop : stop + LANES - 1] = -np.inf
+_NEGLIGIBLE = 40.0
+"""Terms by so much below the largest are lost in the rounding of a log-sum."""
 
 
 @inlined
-def open_start(chart, length):  # type: ignore[no-untyped-def]
-    """Clear the ranges of left children; starts go from right to left."""
-    chart.first[:] = length
-    chart.last[:] = -1
+def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-untyped-def]
+    """Log-sum over the split points of a left and a right child."""
+    largest = -np.inf
+    for t in range(low, high + 1):
+        largest = max(largest, lefts[row + t] + rights[after + t])
+    if largest == -np.inf:
+        return largest
+    total = 0.0
+    for t in range(low, high + 1):
+        above = lefts[row + t] + rights[after + t] - largest
+        if above > -_NEGLIGIBLE:
+            total += np.exp(above)
+    return largest + np.log(total)
 
 
 @inlined
-def _close_rights(rules, chart, start, stop):  # type: ignore[no-untyped-def]
-    """Copy the scores of a span from ``chart.here`` to the rows of right children."""
+def _add(score, symbol, chart, n_found, as_logs):  # type: ignore[no-untyped-def]
+    """Raise the score of a symbol at a span, or its log-sum; returns the length of ``found``."""
+    # Without a branch, which would be guessed wrong too often: the list has a place to spare.
+    here, totals = chart.here, chart.totals
+    before = here[symbol]
+    chart.found[n_found] = symbol
+    n_found += (before == -np.inf) & (score > -np.inf)
+    if not as_logs:
+        here[symbol] = max(before, score)
+    elif score > before:
+        totals[symbol] = totals[symbol] * np.exp(before - score) + 1.0
+        here[symbol] = score
+    elif score > before - _NEGLIGIBLE:
+        totals[symbol] += np.exp(score - before)
+    return n_found
+
+
+@inlined
+def _close_sums(chart, n):  # type: ignore[no-untyped-def]
+    """Turn the sums of the first `n` symbols into logarithms."""
+    for symbol in range(n):
+        if chart.totals[symbol] > 0.0:
+            chart.here[symbol] += np.log(chart.totals[symbol])
+        chart.totals[symbol] = 0.0
+
+
+@inlined
+def _close_span(rules, chart, start, stop, length, n_found, n_live):  # type: ignore[no-untyped-def]
+    """Move the scores of a span from ``chart.here`` to the rows of left and right children.
+
+    Returns the length of ``chart.live``.
+    """
+    width = stop - start
     for slot in range(len(rules.right_symbols)):
         score = chart.here[rules.right_symbols[slot]]
         chart.rights[stop, slot, start] = score
         if score > -np.inf:
             chart.first_right[stop, slot] = start
             chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
-
-
-@inlined
-def close_span(rules, chart, start, stop, length):  # type: ignore[no-untyped-def]
-    """Copy the scores of a span from ``chart.here`` to the rows of left and right children."""
-    width = stop - start
-    for symbol in range(rules.n_symbols):
-        score = chart.here[symbol]
-        chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = score
-        if score > -np.inf:
-            chart.first[symbol] = min(chart.first[symbol], width - 1)
-            chart.last[symbol] = width - 1
-    _close_rights(rules, chart, start, stop)
-
-
-@inlined
-def keep_highest(score, symbol, here, found, n_found):  # type: ignore[no-untyped-def]
-    """Raise the score of a symbol at a span; returns the length of `found`."""
-    # Without a branch, which would be guessed wrong too often: the list has a place to spare.
-    before = here[symbol]
-    found[n_found] = symbol
-    n_found += (before == -np.inf) & (score > -np.inf)
-    here[symbol] = max(before, score)
-    return n_found
-
-
-@inlined
-def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ignore[no-untyped-def]
-    """`close_span` for the symbols in ``chart.found``, where ``chart.tops`` is -inf elsewhere.
-
-    Clears ``chart.here`` and returns the length of ``chart.live``.
-    """
-    width = stop - start
-    _close_rights(rules, chart, start, stop)
     for f in range(n_found):
         symbol = chart.found[f]
         chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = chart.here[symbol]
@@ -270,19 +263,23 @@ def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ig
     return n_live
 
 
-@compiled
-def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
-    """CKY: fill `chart` with Viterbi scores, given leaf scores ``(length, n_complete)``."""
+@inlined
+def _cky(rules, scores, leaves, chart, as_logs):  # type: ignore[no-untyped-def]
+    """Fill `chart` with Viterbi scores or, `as_logs`, with inside log-sums."""
     length, n_complete = leaves.shape
     n_symbols = rules.n_symbols
     varying = len(scores.units) > 1
     here, found = chart.here, chart.found
     here[:] = -np.inf
-    open_chart(chart, length)
+    chart.totals[:] = 0.0
+    chart.first_right[: length + 1] = length
+    chart.last_right[: length + 1] = -1
+    for stop in range(length + 1):
+        chart.rights[stop, :, stop : stop + LANES - 1] = -np.inf
     for start in range(length - 1, -1, -1):
         # Of many symbols few have scores at a span: the others are written in one go, and what
         # follows looks at lists.
-        open_start(chart, length)
+        chart.last[:] = -1
         first = top_row(start, 0, length, n_symbols)
         chart.tops[first : first + n_symbols * (length - start)] = -np.inf
         n_live = 0
@@ -292,29 +289,40 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
                 for symbol in range(n_complete):
                     score = leaves[start, symbol]
                     if score > -np.inf:
-                        n_found = keep_highest(score, symbol, here, found, n_found)
+                        n_found = _add(score, symbol, chart, n_found, as_logs)
             firsts, lasts = chart.first_right[stop], chart.last_right[stop]
-            for f in range(n_live):
-                symbol = chart.live[f]
-                row = top_row(start, symbol, length, n_symbols)
+            # Sums are rounded in the order of their terms, which is that of the symbols.
+            for f in range(n_symbols if as_logs else n_live):
+                symbol = f if as_logs else chart.live[f]
                 first, last = chart.first[symbol], chart.last[symbol]
+                if last < 0:
+                    continue
+                row = top_row(start, symbol, length, n_symbols)
                 for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
                     slot = rules.group_slots[g]
                     low, high = meeting(first, last, firsts[slot], lasts[slot], start)
-                    if low <= high:
-                        right = right_row(chart, stop, slot) + start + 1
-                        best = highest_sum(
-                            chart.tops, row + low, chart.rights, right + low, high - low + 1
-                        )
-                        if best > -np.inf:
-                            for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
-                                n_found = keep_highest(
-                                    best + scores.rules[r], rules.parents[r], here, found, n_found
-                                )
+                    if low > high:
+                        continue
+                    if as_logs:
+                        rights = chart.rights[stop, slot]
+                        both = _sum_meetings(chart.tops, row, rights, start + 1, low, high)
+                    else:
+                        right = (stop * chart.rights.shape[1] + slot) * chart.rights.shape[2]
+                        both = highest_sum(
+                            chart.tops, row + low, chart.rights, right + start + 1 + low,
+                            high - low + 1,
+                        )  # fmt: skip
+                    if both > -np.inf:
+                        for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
+                            score = both + scores.rules[r]
+                            n_found = _add(score, rules.parents[r], chart, n_found, as_logs)
+            if as_logs:
+                _close_sums(chart, n_symbols)
             # So far these are bottoms; parts stay as they are.
             bottoms = chart.bottoms[cell(start, stop, length)]
-            put(here, n_complete, bottoms)
-            here[:n_complete] = -np.inf
+            for symbol in range(n_complete):
+                bottoms[symbol] = here[symbol]
+                here[symbol] = -np.inf
             n_parts = 0
             for f in range(n_found):
                 if found[f] >= n_complete:
@@ -325,8 +333,22 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
             for u in range(len(units)):
                 score = bottoms[rules.unit_bottoms[u]] + units[u]
                 if score > -np.inf:
-                    n_found = keep_highest(score, rules.unit_tops[u], here, found, n_found)
-            n_live = close_found(rules, chart, start, stop, length, n_found, n_live)
+                    n_found = _add(score, rules.unit_tops[u], chart, n_found, as_logs)
+            if as_logs:
+                _close_sums(chart, n_complete)
+            n_live = _close_span(rules, chart, start, stop, length, n_found, n_live)
+
+
+@compiled
+def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
+    """Fill `chart` with Viterbi scores, given leaf scores ``(length, n_complete)``."""
+    _cky(rules, scores, leaves, chart, False)
+
+
+@compiled
+def inside(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
+    """Fill `chart` with inside log-sums, as `fill_chart` with maxima."""
+    _cky(rules, scores, leaves, chart, True)
 
 
 @inlined
@@ -444,8 +466,7 @@ def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
     for p in range(2 * length - 1):
         start, stop = np.int64(nodes[p, 0]), np.int64(nodes[p, 1])
         own_unit, own_rule = np.int64(nodes[p, 2]), np.int64(nodes[p, 3])
-        bottom = np.int64(rules.parents[own_rule]) if own_rule >= 0 else np.int64(-1)
-        top = bottom
+        top = bottom = np.int64(rules.parents[own_rule]) if own_rule >= 0 else np.int64(-1)
         if own_unit >= 0:
             here = cell(start, stop, length)
             top = np.int64(rules.unit_tops[own_unit])
@@ -457,8 +478,8 @@ def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
                 row, symbol, unit, rule = p, top, other, np.int64(-1)
         if own_rule >= 0:
             middle = np.int64(nodes[p + 1, 1])
-            row_of_left = top_row(start, np.int64(rules.lefts[own_rule]), length, rules.n_symbols)
-            score = chart.tops[row_of_left + middle - start - 1] + scores.rules[own_rule]
+            left = np.int64(rules.lefts[own_rule])
+            score = top_score(rules, chart, start, middle, left, length) + scores.rules[own_rule]
             score += chart.rights[stop, rules.right_slots[own_rule], middle]
             other, other_middle, highest = _best_rule(
                 rules, scores.rules, chart, length, start, stop, bottom, own_rule, middle
@@ -490,15 +511,6 @@ def set_leaves(leaves, first, weights, scores):  # type: ignore[no-untyped-def]
             scores[t, leaves.symbols[q]] = weights[column] if column >= 0 else 0.0
 
 
-@inlined
-def leaf_column(leaves, word, tag):  # type: ignore[no-untyped-def]
-    """Column of a word with a tag, -1 for none."""
-    for q in range(leaves.starts[word], leaves.starts[word + 1]):
-        if leaves.symbols[q] == tag:
-            return leaves.columns[q]
-    return np.int64(-1)
-
-
 @compiled
 def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns, at):  # type: ignore[no-untyped-def]
     """Write the columns that a derivation uses from `at` on, with repeats; returns the end."""
@@ -512,15 +524,14 @@ def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns
                 at += 1
         column = np.int64(rule)
         if rule < 0:
-            column = leaf_column(leaves, first_word + nodes[p, 0], rules.unit_bottoms[unit])
+            word, tag = first_word + nodes[p, 0], rules.unit_bottoms[unit]
+            for q in range(leaves.starts[word], leaves.starts[word + 1]):
+                if leaves.symbols[q] == tag:
+                    column = leaves.columns[q]
         if column >= 0:
             columns[at] = column
             at += 1
     return at
-
-
-_OPEN = -2
-"""Stands for a unit still to be chosen."""
 
 
 def best_derivations(
@@ -558,11 +569,11 @@ def best_derivations(
     rows = row_of_top(0, np.arange(rules.n_complete), length, rules.n_symbols)
     whole = scores.starts + chart.tops[rows + length - 1]
     # Nodes that are done, and those still open: start, stop, symbol and unit, the symbol being the
-    # top while the unit is open, then the bottom. Of ties comes the one that was expanded last: no
+    # top while the unit is None, then the bottom. Of ties comes the one that was expanded last: no
     # second one is begun before the first is done.
     turn = count(0, -1)
     heap: list[Any] = [
-        (-score, next(turn), 0, (), ((0, length, symbol, _OPEN),))
+        (-score, next(turn), 0, (), ((0, length, symbol, None),))
         for symbol, score in enumerate(whole.tolist())
         if score > -np.inf
     ]
@@ -571,18 +582,16 @@ def best_derivations(
     while heap and len(found) < k:
         lost, _, rank, done, todo = heappop(heap)
         (start, stop, symbol, unit), *rest = todo
-        ways = choices(start, stop, symbol, unit == _OPEN)
+        ways = choices(start, stop, symbol, unit is None)
         loss, number, middle = ways[rank]
         if rank + 1 < len(ways):
             more = ways[rank + 1][0] - loss
             heappush(heap, (lost + more, next(turn), rank + 1, done, todo))
-        if unit != _OPEN:
+        if unit is not None:
             done = *done, (start, stop, unit, number)
             left, right = int(rules.lefts[number]), int(rules.rights[number])
-            left_unit, right_unit = (
-                _OPEN if child < rules.n_complete else -1 for child in (left, right)
-            )
-            rest = [(start, middle, left, left_unit), (middle, stop, right, right_unit), *rest]
+            units = [None if child < rules.n_complete else -1 for child in (left, right)]
+            rest = [(start, middle, left, units[0]), (middle, stop, right, units[1]), *rest]
         elif stop - start == 1:
             done = *done, (start, stop, number, -1)
         else:
@@ -592,92 +601,6 @@ def best_derivations(
         else:
             found.append((np.array(done, dtype=np.int32), 0.0 - lost))
     return found
-
-
-_NEGLIGIBLE = 40.0
-"""Terms by so much below the largest are lost in the rounding of a log-sum."""
-
-
-class ExpectedCounts(NamedTuple):
-    """Expected counts of rules, of units ``(n_cells, n_units)`` and of start symbols."""
-
-    rules: Floats
-    units: Floats
-    starts: Floats
-
-
-@inlined
-def _add_term(term, at, largest, totals):  # type: ignore[no-untyped-def]
-    """Add ``exp(term)`` to the sum ``exp(largest[at]) * totals[at]``."""
-    if term > largest[at]:
-        totals[at] = totals[at] * np.exp(largest[at] - term) + 1.0
-        largest[at] = term
-    elif term > largest[at] - _NEGLIGIBLE:
-        totals[at] += np.exp(term - largest[at])
-
-
-@inlined
-def _close(largest, totals, n):  # type: ignore[no-untyped-def]
-    """Turn the first `n` sums into logarithms, and clear them."""
-    for at in range(n):
-        if totals[at] > 0.0:
-            largest[at] += np.log(totals[at])
-        totals[at] = 0.0
-
-
-@inlined
-def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-untyped-def]
-    """Log-sum over the split points of a left and a right child."""
-    largest = -np.inf
-    for t in range(low, high + 1):
-        largest = max(largest, lefts[row + t] + rights[after + t])
-    if largest == -np.inf:
-        return largest
-    total = 0.0
-    for t in range(low, high + 1):
-        above = lefts[row + t] + rights[after + t] - largest
-        if above > -_NEGLIGIBLE:
-            total += np.exp(above)
-    return largest + np.log(total)
-
-
-@compiled
-def inside(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-def]
-    """Inside log-sums, as `fill_chart` the maxima; scratch `totals` ``(n_symbols,)``."""
-    length, n_complete = leaves.shape
-    varying = len(scores.units) > 1
-    here = chart.here
-    totals[:] = 0.0
-    open_chart(chart, length)
-    for start in range(length - 1, -1, -1):
-        open_start(chart, length)
-        for stop in range(start + 1, length + 1):
-            here[:] = -np.inf
-            firsts, lasts = chart.first_right[stop], chart.last_right[stop]
-            for symbol in range(rules.n_symbols):
-                first, last = chart.first[symbol], chart.last[symbol]
-                if last >= 0:
-                    row = top_row(start, symbol, length, rules.n_symbols)
-                    for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
-                        slot = rules.group_slots[g]
-                        low, high = meeting(first, last, firsts[slot], lasts[slot], start)
-                        rights = chart.rights[stop, slot]
-                        both = _sum_meetings(chart.tops, row, rights, start + 1, low, high)
-                        if both > -np.inf:
-                            for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
-                                _add_term(both + scores.rules[r], rules.parents[r], here, totals)
-            _close(here, totals, rules.n_symbols)
-            if stop - start == 1:
-                put(leaves[start], n_complete, here)
-            bottoms = chart.bottoms[cell(start, stop, length)]
-            put(here, n_complete, bottoms)
-            here[:n_complete] = -np.inf
-            units = scores.units[cell(start, stop, length) * varying]
-            for u in range(len(units)):
-                term = bottoms[rules.unit_bottoms[u]] + units[u]
-                _add_term(term, rules.unit_tops[u], here, totals)
-            _close(here, totals, n_complete)
-            close_span(rules, chart, start, stop, length)
 
 
 @inlined
@@ -697,12 +620,13 @@ def _start_marginals(rules, starts, chart, length, expected):  # type: ignore[no
 
 
 @compiled
-def outside(rules, scores, length, chart, expected, masses, mass, sums):  # type: ignore[no-untyped-def]
+def outside(rules, scores, length, chart, expected, masses):  # type: ignore[no-untyped-def]
     """Fill `expected` from the `chart` of `inside`; returns the log-partition function.
 
     Distributes the marginal of a symbol over the terms of its sum in proportion, so that marginals
-    add up. Scratch: `masses` as ``chart.tops``, `mass` and `sums` ``(n_symbols,)``.
+    add up. Scratch: `masses` as ``chart.tops``.
     """
+    mass, sums = chart.here, chart.totals
     n_complete, n_symbols = rules.n_complete, rules.n_symbols
     varying = len(scores.units) > 1
     expected.rules[:] = 0.0
@@ -754,17 +678,15 @@ def outside(rules, scores, length, chart, expected, masses, mass, sums):  # type
     return log_partition
 
 
-def expected_derivation(
-    rules: Rules, scores: Scores, leaves: Floats
-) -> tuple[ExpectedCounts, float]:
+def expected_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Scores, float]:
     """Expected counts under ``p ~ exp(score)``, zeros without derivations, and log-partition."""
     length = len(leaves)
-    chart, sums = make_chart(length, rules), np.empty(rules.n_symbols)
-    inside(rules, scores, leaves, chart, sums)
-    expected = ExpectedCounts(
+    chart = make_chart(length, rules)
+    inside(rules, scores, leaves, chart)
+    expected = Scores(
         np.empty(rules.n_rules),
         np.empty((n_cells(length), rules.n_units)),
         np.empty(rules.n_complete),
     )
-    scratch = np.empty_like(chart.tops), np.empty_like(sums), sums
-    return expected, float(outside(rules, scores, length, chart, expected, *scratch))
+    masses = np.empty_like(chart.tops)
+    return expected, float(outside(rules, scores, length, chart, expected, masses))

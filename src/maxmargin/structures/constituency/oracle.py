@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.checks import check_indices
+from maxmargin.core.arrays import Floats, Order, check_indices
 from maxmargin.core.cuts import starts_of
-from maxmargin.core.oracle import CompiledOracle, Entries, Floats, Order
+from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence, Tree
 from maxmargin.structures.constituency.inference import (
     Nodes,
@@ -51,7 +51,6 @@ class GrammarOracle(CompiledOracle):
         )
         self.output_sizes = 2 * self.lengths - 1
         self.true_starts = starts_of(self.output_sizes)
-        self._tables = grammar.rules, grammar.units, grammar.start_columns, self.leaves, self.ends
 
     @cached_property
     def oracle_work(self) -> float:
@@ -60,18 +59,14 @@ class GrammarOracle(CompiledOracle):
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
     def infer(self, weights: Floats, examples: Order, starts: Order, found: Nodes) -> None:
-        rules, scores = self.grammar.rules, self.grammar.scores(weights)
-        longest = int(self.lengths[examples].max())
-        where = self.y_true, self.true_starts, examples, starts, found
-        chart, leaf_scores = make_chart(longest, rules), np.empty((longest, rules.n_complete))
-        text = self.leaves, self.ends, scores, weights
-        if self.zero_one:
-            infer_others(rules, *text, *where, chart, leaf_scores)
-        else:
-            unit_scores = np.empty((n_cells(longest), rules.n_units))
-            true_units = np.empty(n_cells(longest), dtype=np.int64)
-            scratch = chart, leaf_scores, unit_scores, true_units
-            infer_brackets(rules, self.grammar.units, *text, *where, *scratch)
+        rules, longest = self.grammar.rules, int(self.lengths[examples].max())
+        cells = 0 if self.zero_one else n_cells(longest)
+        infer_trees(
+            rules, self.grammar.units, self.leaves, self.ends, self.grammar.scores(weights),
+            weights, self.zero_one, self.y_true, self.true_starts, examples, starts, found,
+            make_chart(longest, rules), np.empty((longest, rules.n_complete)),
+            np.empty((cells, rules.n_units)), np.empty(cells, dtype=np.int64),
+        )  # fmt: skip
 
     def check_outputs(self, examples: Order, starts: Order, found: Nodes) -> None:
         """Refuse spans outside their sentences, and units and rules that do not exist."""
@@ -83,24 +78,19 @@ class GrammarOracle(CompiledOracle):
         check_indices("rules of outputs", rules, len(self.grammar.binary), start=-1)
 
     def entries_of(self, examples: Order, starts: Order, found: Nodes) -> Entries:
-        room = 2 * self.grammar.most_columns(int(starts[-1]), len(examples))
+        grammar = self.grammar
+        room = 2 * grammar.most_columns(int(starts[-1]), len(examples))
         columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
-        entries = np.zeros(len(examples) + 1, dtype=np.int64)
-        where = self.y_true, self.true_starts, examples, starts, found
-        fill_cuts(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
+        entries, losses = np.zeros(len(examples) + 1, dtype=np.int64), np.empty(len(examples))
+        longest = int(self.lengths[examples].max(initial=1))
+        fill_cuts(
+            grammar.rules, grammar.units, grammar.start_columns, self.leaves, self.ends,
+            self.zero_one, self.y_true, self.true_starts, examples, starts, found,
+            entries, columns, values, losses,
+            np.zeros(self.n_features), np.empty(n_cells(longest), dtype=np.int64),
+        )  # fmt: skip
         used = entries[-1]
-        return entries, columns[:used].copy(), values[:used].copy(), self._losses(where)
-
-    def _losses(self, where: tuple[Nodes, Order, Order, Order, Nodes]) -> Floats:
-        y_true, true_starts, examples, starts, found = where
-        if self.zero_one:
-            firsts = np.repeat(true_starts[examples] - starts[:-1], np.diff(starts))
-            wrong = (found != y_true[np.arange(starts[-1]) + firsts]).any(axis=1)
-            return (np.diff(starts_of(wrong)[starts]) > 0).astype(np.float64)
-        losses = np.empty(len(examples))
-        true_units = np.empty(n_cells(int(self.lengths[examples].max(initial=1))), dtype=np.int64)
-        count_brackets(self.grammar.units, self.ends, *where, losses, true_units)
-        return losses
+        return entries, columns[:used].copy(), values[:used].copy(), losses
 
 
 def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
@@ -179,14 +169,28 @@ def same_nodes(a, b):  # type: ignore[no-untyped-def]
     return True
 
 
+@inlined
+def bracket_loss(units, y_true, nodes, true_units):  # type: ignore[no-untyped-def]
+    """Wrong and missed brackets of a derivation; `true_units` as in `set_true_output`."""
+    length = (len(nodes) + 1) // 2
+    total = set_true_output(units, y_true, length, true_units)
+    for p in range(len(nodes)):
+        unit = np.int64(nodes[p, 2])
+        if unit >= 0:
+            c = cell(np.int64(nodes[p, 0]), np.int64(nodes[p, 1]), length)
+            total += unit_loss(units, true_units[c], unit)
+    return total
+
+
 @compiled
-def infer_brackets(  # type: ignore[no-untyped-def]
-    rules, units, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
-    chart, leaf_scores, unit_scores, true_units,
+def infer_trees(  # type: ignore[no-untyped-def]
+    rules, units, leaves, ends, scores, weights, zero_one, y_true, true_starts, examples, starts,
+    found, chart, leaf_scores, unit_scores, true_units,
 ):  # fmt: skip
-    """Loss-augmented inference with the bracket loss, for each of the `examples`.
+    """Loss-augmented inference for each of the `examples`.
 
     rules, units, leaves, ends, scores, weights : grammar, words by sentence, weights
+    zero_one : whether the best derivations other than the true ones are wanted, if any
     y_true, true_starts : derivations of all sentences, that of i from ``true_starts[i]`` on
     examples, starts, found : the derivation of ``examples[k]`` goes to ``found[starts[k]:]``
     chart, leaf_scores, unit_scores ``(n_cells, n_units)``, true_units ``(n_cells,)`` : scratch
@@ -194,58 +198,46 @@ def infer_brackets(  # type: ignore[no-untyped-def]
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]
+        true, nodes = y_true[true_starts[b] : true_starts[b + 1]], found[starts[k] : starts[k + 1]]
         set_leaves(leaves, ends[b], weights, leaf_scores[:length])
-        set_true_output(units, y_true[true_starts[b] : true_starts[b + 1]], length, true_units)
-        for c in range(length * (length + 1) // 2):
-            for u in range(unit_scores.shape[1]):
-                loss = unit_loss(units, true_units[c], u)
-                unit_scores[c, u] = scores.units[0, u] + loss
-        augmented = Scores(scores.rules, unit_scores, scores.starts)
+        augmented = scores
+        if not zero_one:
+            set_true_output(units, true, length, true_units)
+            for c in range(length * (length + 1) // 2):
+                for u in range(unit_scores.shape[1]):
+                    loss = unit_loss(units, true_units[c], u)
+                    unit_scores[c, u] = scores.units[0, u] + loss
+            augmented = Scores(scores.rules, unit_scores, scores.starts)
         fill_chart(rules, augmented, leaf_scores[:length], chart)
-        best_nodes(rules, augmented, length, chart, found[starts[k] : starts[k + 1]])
-
-
-@compiled
-def infer_others(  # type: ignore[no-untyped-def]
-    rules, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
-    chart, leaf_scores,
-):  # fmt: skip
-    """Best derivations other than the true ones, if any; arguments as in `infer_brackets`."""
-    for k in range(len(examples)):
-        b = examples[k]
-        length = ends[b + 1] - ends[b]
-        nodes = found[starts[k] : starts[k + 1]]
-        set_leaves(leaves, ends[b], weights, leaf_scores[:length])
-        fill_chart(rules, scores, leaf_scores[:length], chart)
-        best_nodes(rules, scores, length, chart, nodes)
-        if same_nodes(nodes, y_true[true_starts[b] : true_starts[b + 1]]):
-            next_nodes(rules, scores, length, chart, nodes)
+        best_nodes(rules, augmented, length, chart, nodes)
+        if zero_one and same_nodes(nodes, true):
+            next_nodes(rules, augmented, length, chart, nodes)
 
 
 @compiled
 def fill_cuts(  # type: ignore[no-untyped-def]
-    rules, units, start_columns, leaves, ends, y_true, true_starts, examples, starts, found,
-    entries, columns, values, counts,
+    rules, units, start_columns, leaves, ends, zero_one, y_true, true_starts, examples, starts,
+    found, entries, columns, values, losses, counts, true_units,
 ):  # fmt: skip
-    """Write the cuts ``phi(x, y_true) - phi(x, found)``.
+    """Write the cuts ``phi(x, y_true) - phi(x, found)`` and their losses.
 
     rules, units, start_columns, leaves, ends : grammar, and words by sentence
-    y_true, true_starts, examples, starts, found : derivations as in `infer_brackets`
-    entries, columns, values : CSR arrays of the cuts, filled
-    counts ``(n_features,)`` : scratch, zeros
+    zero_one, y_true, true_starts, examples, starts, found : as in `infer_trees`
+    entries, columns, values, losses : CSR arrays and losses of the cuts, filled
+    counts ``(n_features,)`` of zeros, true_units ``(n_cells,)`` : scratch
     """
     for k in range(len(examples)):
         b = examples[k]
-        first = entries[k]
-        nodes = y_true[true_starts[b] : true_starts[b + 1]]
-        middle = list_columns(rules, units, start_columns, leaves, ends[b], nodes, columns, first)
-        last = list_columns(
-            rules, units, start_columns, leaves, ends[b], found[starts[k] : starts[k + 1]],
-            columns, middle,
-        )  # fmt: skip
+        true, nodes = y_true[true_starts[b] : true_starts[b + 1]], found[starts[k] : starts[k + 1]]
+        if zero_one:
+            losses[k] = not same_nodes(true, nodes)
+        else:
+            losses[k] = bracket_loss(units, true, nodes, true_units)
+        at = first = entries[k]
+        middle = list_columns(rules, units, start_columns, leaves, ends[b], true, columns, first)
+        last = list_columns(rules, units, start_columns, leaves, ends[b], nodes, columns, middle)
         for q in range(first, last):
             counts[columns[q]] += 1.0 if q < middle else -1.0
-        at = first
         for q in range(first, last):
             column = columns[q]
             if counts[column] != 0.0:
@@ -254,21 +246,3 @@ def fill_cuts(  # type: ignore[no-untyped-def]
                 counts[column] = 0.0
                 at += 1
         entries[k + 1] = at
-
-
-@compiled
-def count_brackets(  # type: ignore[no-untyped-def]
-    units, ends, y_true, true_starts, examples, starts, found, losses, true_units
-):
-    """Set `losses`: wrong and missed brackets of `found`; arguments as in `infer_brackets`."""
-    for k in range(len(examples)):
-        b = examples[k]
-        length = ends[b + 1] - ends[b]
-        nodes = y_true[true_starts[b] : true_starts[b + 1]]
-        total = set_true_output(units, nodes, length, true_units)
-        for p in range(starts[k], starts[k + 1]):
-            unit = np.int64(found[p, 2])
-            if unit >= 0:
-                c = cell(np.int64(found[p, 0]), np.int64(found[p, 1]), length)
-                total += unit_loss(units, true_units[c], unit)
-        losses[k] = total

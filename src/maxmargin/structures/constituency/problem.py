@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from maxmargin.core.oracle import Floats, Oracle
+from maxmargin.core.arrays import Floats
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.problem import Problem
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
-from maxmargin.core.threads import Threads
 from maxmargin.structures.constituency.grammar import Grammar, Sentence, Tree, brackets
 from maxmargin.structures.constituency.inference import (
     Nodes,

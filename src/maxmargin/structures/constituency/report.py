@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from maxmargin.report.answers import (
-    Answers,
-    ClassScore,
-    counted_score,
-    drawings,
-    worst_drawable,
-)
+import numpy as np
+
+from maxmargin.core.arrays import Floats
+from maxmargin.report.answers import Answers, ClassScore, drawings, span_scores
 from maxmargin.report.markup import (
     LINE,
     MARGIN,
@@ -31,18 +28,19 @@ LEVEL = 42.0
 class TreeAnswers(Answers):
     """Parse trees by a grammar."""
 
-    estimators = ("GrammarParser",)
     y_optional = True
     unit = "sentence"
     legend = "Nodes that the other tree does not have are marked."
 
-    @staticmethod
-    def feature_names(estimator: Any) -> Sequence[str]:
-        return list(estimator.grammar_.rule_names)
+    drawn = True
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def feature_names(self) -> Sequence[str]:
+        return self.features or list(self.estimator.grammar_.rule_names)
+
+    def compare(self) -> None:
         self.y_true = [as_tree(tree) for tree in (self.X if self.y is None else self.y)]
+        pairs = zip(self.y_true, self.predictions, strict=True)
+        self._brackets = [(brackets(y), brackets(z)) for y, z in pairs]
         self._scores = bracket_scores(self.y_true, self.predictions)
 
     @property
@@ -63,29 +61,24 @@ class TreeAnswers(Answers):
         ]
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
-        counts: dict[str, list[int]] = {}
-        for y_true, prediction in zip(self.y_true, self.predictions, strict=True):
-            true, said = brackets(y_true), brackets(prediction)
-            for place, found in enumerate((true & said, said, true)):
-                for (label, *_), n in found.items():
-                    counts.setdefault(label, [0, 0, 0])[place] += n
-        rows = [counted_score(label, *n) for label, n in sorted(counts.items())]
-        return [("Brackets of each label: label and span must be correct", rows)]
+        caption = "Brackets of each label: label and span must be correct"
+        return [(caption, span_scores(self._brackets))]
 
-    def mistakes(self, most: int) -> list[Markup]:
-        losses = []
-        for y_true, prediction in zip(self.y_true, self.predictions, strict=True):
-            true, said = brackets(y_true), brackets(prediction)
-            losses.append(float((true - said).total() + (said - true).total()))
-        found = []
-        for i in worst_drawable(losses, [len(tree.words) for tree in self.y_true], most):
-            above, below = drawn_pair(self.y_true[i], self.predictions[i])
-            what = f"{losses[i]:.0f} wrong or missed brackets"
-            found.append(self.item(i, what, drawings(("true", above), ("predicted", below))))
-        return found
+    def losses(self) -> Floats:
+        """How many brackets only one of the trees has."""
+        pairs = self._brackets
+        return np.array([float(((y - z) + (z - y)).total()) for y, z in pairs])
 
-    def shown(self, i: int) -> str:
-        return super().shown(i) or " ".join(self.y_true[i].words)
+    def length(self, i: int) -> int:
+        return len(self.y_true[i].words)
+
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        above, below = drawn_pair(self.y_true[i], self.predictions[i])
+        drawn = drawings(("true", above), ("predicted", below))
+        return f"{loss:.0f} wrong or missed brackets", drawn
+
+    def words_of(self, i: int) -> str:
+        return super().words_of(i) or " ".join(self.y_true[i].words)
 
 
 def drawn_pair(y_true: Tree, prediction: Tree) -> tuple[Markup, Markup]:
@@ -136,4 +129,4 @@ def _depth(tree: Tree) -> int:
     return 0 if tree.is_tag else 1 + max(map(_depth, tree.nodes))
 
 
-ANSWERS = (TreeAnswers,)
+ANSWERS = (("GrammarParser", TreeAnswers),)

@@ -1,13 +1,12 @@
 """Parsing on the command line: trees in the brackets of the Penn Treebank."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import tee
 from typing import Any
 
-from maxmargin.cli.task import Data, Path, Task
+from maxmargin.cli.task import Data, Path, Task, counted
 from maxmargin.data.files import FileFormatError, lines_of, shown_name
-from maxmargin.report.markup import plural
 from maxmargin.structures.constituency.formats import trees_of_lines
 
 _MIN_LINES = 4
@@ -30,14 +29,15 @@ class Constituents(Task):
         return {"tags": "predicted"}
 
     def read(self, path: Path, model: Any = None) -> Data:
-        lines, first = _first_line(lines_of(path, self.encoding))
+        lines, ahead = tee(lines_of(path, self.encoding))
+        first = next((line.strip() for line in ahead if line.strip()), "")
+        del ahead  # lines that only it has not seen would be kept
         if model is not None and not first.startswith("("):
             sentences = _sentences(lines, shown_name(path))
-            return Data(sentences, None, len(sentences), plural(len(sentences), "sentence"), False)
+            return Data(sentences, None, len(sentences), counted(sentence=len(sentences)), False)
         trees = trees_of_lines(lines, clean=True, source=shown_name(path))
-        n_words = sum(len(tree.words) for tree in trees)
-        size = f"{plural(len(trees), 'tree')}, {plural(n_words, 'word')}"
         words = [tree.words for tree in trees]
+        size = counted(tree=len(trees), word=sum(map(len, words)))
         return Data(trees, trees, len(trees), size, words=words)
 
 
@@ -56,16 +56,6 @@ def _sentences(lines: Iterable[str], name: str) -> list[list[str]]:
         reason = "looks like columns with empty lines between them: give one sentence per line."
         raise FileFormatError(name, None, reason)
     return sentences
-
-
-def _first_line(lines: Iterator[str]) -> tuple[Iterator[str], str]:
-    """All lines again, and the first nonempty one."""
-    n_empty, first = 0, ""
-    for first in lines:
-        if first.strip():
-            break
-        n_empty += 1
-    return chain(repeat("", n_empty), [first], lines), first.strip()
 
 
 TASKS = (Constituents,)

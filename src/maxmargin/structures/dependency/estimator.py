@@ -12,17 +12,17 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.checks import check_indices
+from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.cuts import starts_of
-from maxmargin.core.inputs import label_array
+from maxmargin.core.inputs import check_k, check_temperature, costs, label_array
+from maxmargin.core.oracle import Threads
 from maxmargin.core.registry import registered
-from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_k, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 from maxmargin.structures.dependency.inference import (
+    Numbers,
     Structure,
     check_trees,
     projectivized,
@@ -40,16 +40,7 @@ from maxmargin.structures.dependency.oracle import (
     parse,
 )
 from maxmargin.structures.dependency.problem import GivenArcs
-from maxmargin.training.fit import costs, make_solver, train_oracle
-
-Numbers = NDArray[np.int64]
-
-
-class Trees(NamedTuple):
-    """Trees of all sentences concatenated; labels if they are known."""
-
-    heads: Numbers
-    labels: NDArray[Any] | None
+from maxmargin.training.fit import make_solver, train_oracle
 
 
 def own_tree(sentence: DependencySentence) -> Any:
@@ -90,13 +81,14 @@ def own_features(features: Callable[..., Any], sentence: list[Any], i: int) -> N
     return found
 
 
-def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> Trees:
+def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> tuple[Numbers, NDArray[Any] | None]:
     """Checked heads, and labels if wanted, of all words, concatenated."""
     if y is None:
         raise ValueError("y is missing: give the heads of the words of each sentence.")
     if len(y) != len(lengths):
         raise ValueError(f"X has {len(lengths)} sentences but y has {len(y)} trees.")
-    heads, labels = [], []
+    heads: list[Numbers] = []
+    labels: list[Any] = []
     for i, (tree, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
         if tree is None:
             raise ValueError(f"Sentence {i} has no heads: give them, or leave the sentence out.")
@@ -110,21 +102,15 @@ def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> Trees:
                 raise ValueError(
                     f"Sentence {i} has {length} words but {len(part)} {name}: give one for each."
                 )
-        heads.append(_integers(tree[0] if is_pair else tree, i))
+        own = np.asarray(tree[0] if is_pair else tree)
+        if own.size and not np.issubdtype(own.dtype, np.integer):
+            raise ValueError(f"Sentence {i}: heads must be whole numbers, 0 for the root.")
+        heads.append(own.astype(np.int64).reshape(-1))
         if labelled:
             labels += list(tree[1])
     flat = np.concatenate(heads)
-    return Trees(flat, label_array(labels, "The list of labels") if labelled else None)
+    return flat, label_array(labels, "The list of labels") if labelled else None
 
-
-def _integers(heads: Any, i: int) -> Numbers:
-    array = np.asarray(heads)
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"Sentence {i}: heads must be whole numbers, 0 for the root.")
-    return array.astype(np.int64).reshape(-1)
-
-
-Floats = NDArray[np.float64]
 
 _COLUMNS_PER_ROW = 16
 """Hashed columns of arcs for each row of features of labelled arcs, which has all the labels."""
@@ -256,29 +242,27 @@ class DependencyParser(RescaledEstimator):
             raise ValueError("X is empty: give at least one sentence.")
         given = self._is_given(sentences)
         lengths = np.array([len(one) - given for one in sentences], dtype=np.int64)
-        trees = flat_trees(y, lengths, self.labelled)
-        ends = starts_of(lengths)
+        y_true, labels = flat_trees(y, lengths, self.labelled)
+        ends, n_projectivized = starts_of(lengths), 0
         structure = Structure(self.structure == "projective", self.single_root)
-        heads, n_projectivized = trees.heads, 0
         if structure.projective and self.projectivize:
-            check_trees(heads, ends, structure._replace(projective=False))
-            heads, n_projectivized = projectivized(heads, ends)
-        check_trees(heads, ends, structure)
+            check_trees(y_true, ends, structure._replace(projective=False))
+            y_true, n_projectivized = projectivized(y_true, ends)
+        check_trees(y_true, ends, structure)
         learned: dict[str, Any] = {"_structure": structure, "n_projectivized_": n_projectivized}
-        y_true, n_labels = heads, None
-        if trees.labels is not None:
-            learned["labels_"], numbers = np.unique(trees.labels, return_inverse=True)
+        n_labels = None
+        if labels is not None:
+            learned["labels_"], numbers = np.unique(labels, return_inverse=True)
             n_labels = len(learned["labels_"])
-            y_true = heads * n_labels + numbers
-        if given:
-            arcs: ArcFeatures = GivenArcs(sentences, n_labels)
-            learned["_n_arc_features"] = arcs.n_features
-        else:
+            y_true = y_true * n_labels + numbers
+        if not given:
             learned["words_"] = numbers_of(word for one in sentences for word, _ in one)
             learned["tags_"] = numbers_of(tag for one in sentences for _, tag in one)
             n_rows = max(1, self.n_features // _COLUMNS_PER_ROW)
             learned["_layout"] = FeatureLayout.of(self.n_features, n_rows, n_labels)
-            arcs = _hashed(sentences, learned)
+        arcs = _arc_features(sentences, learned)
+        if given:
+            learned["_n_arc_features"] = arcs.n_features
         C = costs(self, len(sentences), sample_weight)
         oracle = DependencyOracle(arcs, y_true, structure, C)
 
@@ -367,12 +351,11 @@ class DependencyParser(RescaledEstimator):
         check_is_fitted(self)
         sentences, y = self._sentences(X, y)
         arcs = self._encoded(sentences)
-        y_true = flat_trees(y, arcs.lengths, self.labelled)
-        found, _ = self._parsed(arcs)
-        heads, numbers = np.divmod(found.astype(np.int64), arcs.n_labels)
-        right = heads == y_true.heads
-        if y_true.labels is not None:
-            right &= self.labels_[numbers] == y_true.labels
+        heads, labels = flat_trees(y, arcs.lengths, self.labelled)
+        found, numbers = np.divmod(self._parsed(arcs)[0].astype(np.int64), arcs.n_labels)
+        right = found == heads
+        if labels is not None:
+            right &= self.labels_[numbers] == labels
         if ignore_tags:
             if self._is_given(sentences):
                 raise ValueError("ignore_tags needs sentences of (word, tag) pairs.")
@@ -408,18 +391,16 @@ class DependencyParser(RescaledEstimator):
 
     def _encoded(self, sentences: list[Any]) -> ArcFeatures:
         """Arcs of sentences with the features of training."""
-        trained_on_arrays = not hasattr(self, "words_")
-        if not trained_on_arrays and not self._is_given(sentences):
-            return _hashed(sentences, self.__dict__)
-        if sentences and trained_on_arrays != self._is_given(sentences):
+        given = self._is_given(sentences)
+        if sentences and given == hasattr(self, "words_"):
             kinds = "arrays of arc features", "sentences of (word, tag) pairs"
-            here, there = kinds if not trained_on_arrays else kinds[::-1]
+            here, there = kinds if given else kinds[::-1]
             raise ValueError(f"X holds {here}, but the parser was trained on {there}.")
-        arcs = GivenArcs(sentences, len(self.labels_) if self.labelled else None)
-        if sentences and arcs.n_features != self._n_arc_features:
+        arcs = _arc_features(sentences, self.__dict__)
+        if given and arcs.n_features != self._n_arc_features:
             raise ValueError(
-                f"X has {arcs.n_arc_features} features for each arc, which is not the number that "
-                f"DependencyParser was trained with."
+                f"X has {sentences[0].shape[2]} features for each arc, which is not the number "
+                f"that DependencyParser was trained with."
             )
         return arcs
 
@@ -433,11 +414,12 @@ _OPTIONAL = {"labels_", "words_", "tags_", "label_coef_", "_layout", "_n_arc_fea
 """Attributes that depend on the kind of the training data."""
 
 
-def _hashed(sentences: list[Any], learned: dict[str, Any]) -> HashedArcs:
-    """Arcs with hashed features of words and tags."""
-    pairs = [([word for word, _ in one], [tag for _, tag in one]) for one in sentences]
-    encoded = EncodedSentences.of(pairs, learned["words_"], learned["tags_"])
-    return HashedArcs(encoded, learned["_layout"])
+def _arc_features(sentences: list[Any], learned: dict[str, Any]) -> ArcFeatures:
+    """Arcs of sentences with hashed features of words and tags, or with those that are given."""
+    if "words_" in learned:
+        encoded = EncodedSentences.of(sentences, learned["words_"], learned["tags_"])
+        return HashedArcs(encoded, learned["_layout"])
+    return GivenArcs(sentences, len(learned["labels_"]) if "labels_" in learned else None)
 
 
 def _parts(weights: Floats, arcs: ArcFeatures) -> dict[str, Floats]:

@@ -21,6 +21,8 @@ _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 _DP_NAME = re.compile(r"\.(dp(\.(gz|bz2|xz|zst))?|zip)$")
 
+_ZIP_ERRORS = zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError
+
 Source = str | os.PathLike[str]
 
 
@@ -255,13 +257,7 @@ def _lines(source: Source, encoding: str | None) -> Iterator[tuple[str, int, str
                     shown = f"{path}, {name}"
                     with archive.open(name) as stream:
                         yield from numbered(shown, lines_of_stream(stream, shown, encoding))
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except _ZIP_ERRORS as error:
             reason = "is damaged, or not compressed as its name says."
             raise FileFormatError(path, None, reason) from error
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.core.arrays import Floats
 from maxmargin.core.registry import registered
 
-Floats = NDArray[np.float64]
 Heads = NDArray[np.int32]
 Numbers = NDArray[np.int64]
 
@@ -82,18 +82,16 @@ def _distribute(some, others, first, stop, shift, whole, part, out, other_out): 
 
 
 @compiled
-def eisner(scores, single_root, heads, spans, stack):  # type: ignore[no-untyped-def]
-    """Set `heads` ``(n,)`` to the best projective tree; returns its score, -inf for none.
-
-    ``O(n ** 3)``, without back pointers. Scratch: `spans` float64 ``(3, n + 1, n + 1)``, `stack`
-    int32 ``(n + 2, 2)``.
-    """
-    n = len(scores) - 1
+def eisner(scores, single_root, heads, floats, integers):  # type: ignore[no-untyped-def]
+    """`best_heads` among projective trees, in ``O(n ** 3)`` and without back pointers."""
+    size = len(scores)
+    n = size - 1
     if n == 0:
         return 0.0
+    spans = floats[: 3 * size * size].reshape(3, size, size)
+    stack = integers[: 2 * (size + 1)].reshape(size + 1, 2)
     complete, turned, incomplete = spans[0], spans[1], spans[2]
-    first = 1 if single_root else 0
-    _fill_spans(scores, first, False, complete, turned, incomplete)
+    _fill_spans(scores, int(single_root), False, complete, turned, incomplete)
 
     # The stack holds complete spans, each of which contributes one arc.
     if single_root:
@@ -107,14 +105,14 @@ def eisner(scores, single_root, heads, spans, stack):  # type: ignore[no-untyped
         heads[root - 1] = 0
         stack[0, 0] = stack[1, 0] = root
         stack[0, 1], stack[1, 1] = 1, n
-        size = 2
+        depth = 2
     else:
         score = complete[0, n]
         stack[0, 0], stack[0, 1] = 0, n
-        size = 1
-    while size > 0:
-        size -= 1
-        h, end = np.int64(stack[size, 0]), np.int64(stack[size, 1])
+        depth = 1
+    while depth > 0:
+        depth -= 1
+        h, end = np.int64(stack[depth, 0]), np.int64(stack[depth, 1])
         if h == end:
             continue
         low, high = (h + 1, end + 1) if h < end else (end, h)
@@ -122,15 +120,10 @@ def eisner(scores, single_root, heads, spans, stack):  # type: ignore[no-untyped
         heads[m - 1] = h
         s, t = min(h, m), max(h, m)
         q = _argbest(complete[s], complete[t], s, t, 1)
-        if m != end:
-            stack[size, 0], stack[size, 1] = m, end
-            size += 1
-        if s != q:
-            stack[size, 0], stack[size, 1] = s, q
-            size += 1
-        if t != q + 1:
-            stack[size, 0], stack[size, 1] = t, q + 1
-            size += 1
+        for top, last in ((m, end), (s, q), (t, q + 1)):
+            if top != last:
+                stack[depth, 0], stack[depth, 1] = top, last
+                depth += 1
     return score
 
 
@@ -151,7 +144,7 @@ def projective_marginals(scores, single_root, marginals, spans, outside):  # typ
     held, turned_held = outside[0], outside[1]
     held[:] = 0.0
     turned_held[:] = 0.0
-    first = 1 if single_root else 0
+    first = int(single_root)
     _fill_spans(scores, first, True, complete, turned, incomplete)
 
     if single_root:
@@ -195,32 +188,24 @@ def projective_marginals(scores, single_root, marginals, spans, outside):  # typ
 _NEW, _ON_PATH, _ATTACHED = range(3)
 
 
-@inlined
-def _best_arc(row, first):  # type: ignore[no-untyped-def]
-    """The smallest index from `first` on with the highest entry."""
-    chosen = first
-    for u in range(first + 1, len(row)):
-        if row[u] > row[chosen]:
-            chosen = u
-    return chosen
-
-
 @compiled
-def arborescence(scores, single_root, heads, rows, gains, entered, nodes):  # type: ignore[no-untyped-def]
-    """Chu-Liu/Edmonds (Tarjan 1977): set `heads` ``(n,)`` to the best tree, in ``O(n ** 2)``.
+def arborescence(scores, single_root, heads, floats, integers):  # type: ignore[no-untyped-def]
+    """`best_heads` among all trees, in ``O(n ** 2)``: Chu-Liu/Edmonds (Tarjan 1977).
 
-    Returns the score, -inf if every tree is forbidden. Best arcs are followed from modifier to head
-    until they reach the root's tree or close a cycle, which is contracted: a maximum over rows.
-    Scratch: `rows` float64 and `entered` int32 ``(n + 1, n + 1)``, `gains` float64 ``(2 * n +
-    2,)``, `nodes` int32 ``(7, 2 * n + 2)``.
+    Best arcs are followed from modifier to head until they reach the root's tree or close a cycle,
+    which is contracted: a maximum over rows.
     """
     # rows[slot[v], u] is what the arc from the word u into the node v is better than the arc of
     # the cycle that it breaks up, and entered[slot[v], u] the word in v that it ends in. Nodes
     # above n are cycles; owner[u] is the outermost one that holds the word u.
-    n = len(scores) - 1
+    width = len(scores)
+    n, square = width - 1, width * width
+    rows, gains = floats[:square].reshape(width, width), floats[square : square + 2 * width]
+    entered = integers[:square].reshape(width, width)
+    nodes = integers[square : square + 14 * width].reshape(7, 2 * width)
     slot, parent, owner, state = nodes[0], nodes[1], nodes[2], nodes[3]
     tails, ends, path = nodes[4], nodes[5], nodes[6]
-    first = 1 if single_root else 0
+    first = int(single_root)
     for v in range(n + 1):
         slot[v] = owner[v] = v
         parent[v] = -1
@@ -241,7 +226,7 @@ def arborescence(scores, single_root, heads, rows, gains, entered, nodes):  # ty
         while size > 0:
             v = path[size - 1]
             row = rows[slot[v]]
-            u = _best_arc(row, first)
+            u = first + int(np.argmax(row[first:]))
             if row[u] == -np.inf:
                 # Arcs from the root come last: a second one only where nothing else is left.
                 u = 0
@@ -337,17 +322,13 @@ def tree_scratch(n: int) -> tuple[Floats, NDArray[np.int32]]:
 
 @inlined
 def best_heads(scores, projective, single_root, heads, floats, integers):  # type: ignore[no-untyped-def]
-    """Set `heads` ``(n,)`` to the best tree; returns its score. Scratch from `tree_scratch`."""
-    size = len(scores)
-    square = size * size
+    """Set `heads` ``(n,)`` to the best tree; returns its score, -inf if all are forbidden.
+
+    Scratch from `tree_scratch`.
+    """
     if projective:
-        spans = floats[: 3 * square].reshape(3, size, size)
-        stack = integers[: 2 * (size + 1)].reshape(size + 1, 2)
-        return eisner(scores, single_root, heads, spans, stack)
-    rows, gains = floats[:square].reshape(size, size), floats[square : square + 2 * size]
-    entered = integers[:square].reshape(size, size)
-    nodes = integers[square : square + 14 * size].reshape(7, 2 * size)
-    return arborescence(scores, single_root, heads, rows, gains, entered, nodes)
+        return eisner(scores, single_root, heads, floats, integers)
+    return arborescence(scores, single_root, heads, floats, integers)
 
 
 def best_tree(
@@ -457,16 +438,6 @@ def check_trees(heads: Numbers, ends: Numbers, structure: Structure) -> None:
     raise ValueError(f"Sentence {i}: {what[fault]}")
 
 
-def projectivized(heads: Numbers, ends: Numbers) -> tuple[Numbers, int]:
-    """Trees with the shortest crossing arc lifted to its head's head until none is left.
-
-    Also returns how many have changed (Nivre and Nilsson 2005).
-    """
-    lifted = heads.copy()
-    n_changed = int(lift_crossing(lifted, ends))
-    return lifted, n_changed
-
-
 @inlined
 def _crossing_word(heads):  # type: ignore[no-untyped-def]
     """The word with the shortest non-projective arc; 0 if there is none."""
@@ -530,3 +501,12 @@ def lift_crossing(heads, ends):  # type: ignore[no-untyped-def]
             here[m - 1] = here[here[m - 1] - 1]
             m = _crossing_word(here)
     return n_changed
+
+
+def projectivized(heads: Numbers, ends: Numbers) -> tuple[Numbers, int]:
+    """Trees with the shortest crossing arc lifted to its head's head until none is left.
+
+    Also returns how many have changed (Nivre and Nilsson 2005).
+    """
+    lifted = heads.copy()
+    return lifted, int(lift_crossing(lifted, ends))

@@ -15,21 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.simd import padded
+from maxmargin.compiled.rows import padded
+from maxmargin.core.arrays import Floats
 from maxmargin.core.cuts import starts_of
-from maxmargin.core.oracle import CompiledOracle, Entries, Floats
+from maxmargin.core.oracle import CompiledOracle, Entries, Threads
 from maxmargin.core.registry import registered
-from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.inference import (
+    Numbers,
     Structure,
     best_heads,
     check_trees,
     tree_scratch,
 )
 
-Numbers = NDArray[np.int64]
 Arcs = NDArray[np.uint32]
 Columns = NDArray[np.uint32]
+Rows = tuple[Numbers, Columns, Floats]
+"""Starts, columns and values of a CSR matrix."""
 
 N_TEMPLATES = 22
 """Templates of an arc with direction, as many with distance; tags between come on top."""
@@ -228,10 +230,8 @@ class ArcFeatures(ABC):
         """Write the best trees to ``batch.found``, loss-augmented with `y_true`; returns scores."""
 
     @abstractmethod
-    def differences(
-        self, y_true: Arcs, batch: Batch, n_wrong: int
-    ) -> tuple[Numbers, Columns, Floats]:
-        """CSR of ``phi(x, y_true) - phi(x, found)``, where `n_wrong` arcs differ."""
+    def differences(self, y_true: Arcs, batch: Batch, n_wrong: int) -> Rows:
+        """Rows ``phi(x, y_true) - phi(x, found)``, where `n_wrong` arcs differ."""
 
     @abstractmethod
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
@@ -340,16 +340,16 @@ class EncodedSentences(NamedTuple):
     @classmethod
     def of(
         cls,
-        sentences: Sequence[tuple[Sequence[str], Sequence[str]]],
+        sentences: Sequence[Sequence[tuple[str, str]]],
         word_numbers: Mapping[str, int],
         tag_numbers: Mapping[str, int],
     ) -> "EncodedSentences":
-        """From pairs of words and tags."""
-        ends = starts_of(np.array([len(words) for words, _ in sentences], dtype=np.int64))
+        """From lists of (word, tag) pairs."""
+        ends = starts_of(np.array([len(one) for one in sentences], dtype=np.int64))
 
         def encoded(which: int, numbers: Mapping[str, int]) -> NDArray[np.int32]:
             parts = (
-                (BEFORE, ROOT, *(numbers.get(name, UNSEEN) for name in one[which]), AFTER)
+                (BEFORE, ROOT, *(numbers.get(token[which], UNSEEN) for token in one), AFTER)
                 for one in sentences
             )
             length = int(ends[-1]) + 3 * len(sentences)
@@ -359,13 +359,18 @@ class EncodedSentences(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Scratch for the arcs of one word; `columns` are by distance and direction."""
+    """Scratch for a sentence: features of arcs, by distance and direction, their scores, trees."""
 
     keys: NDArray[np.uint64]
     columns: Columns
     between: NDArray[np.int32]
     counts: NDArray[np.int32]
     labels: Floats
+    scores: Floats
+    arcs: Arcs
+    heads: NDArray[np.int32]
+    floats: Floats
+    integers: NDArray[np.int32]
 
 
 class HashedArcs(ArcFeatures):
@@ -388,34 +393,22 @@ class HashedArcs(ArcFeatures):
     def infer(
         self, weights: Floats, y_true: Arcs | None, structure: Structure, batch: Batch
     ) -> Floats:
-        n, totals = self._longest, np.empty(len(batch.examples))
-        infer_hashed(
-            self.sentences, weights, self.layout, _NO_ARCS if y_true is None else y_true,
-            y_true is not None, *structure, *batch, totals,
-            np.empty((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32),
-            np.empty(n, dtype=np.int32), self._scratch(), *tree_scratch(n),
-        )  # fmt: skip
+        totals = np.empty(len(batch.examples))
+        tables = self.sentences, weights, self.layout, _NO_ARCS if y_true is None else y_true
+        infer_hashed(*tables, *structure, *batch, totals, self._scratch())
         return totals
 
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
-        n = int(self.lengths[i])
-        scores, best = np.zeros((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32)
-        score_arcs(
-            self.sentences, i, weights, self.layout, _NO_ARCS, False, temperature, scores, best,
-            self._scratch(),
-        )  # fmt: skip
-        return scores.reshape(n + 1, n + 1)
+        size, scratch = int(self.lengths[i]) + 1, self._scratch()
+        score_arcs(self.sentences, i, weights, self.layout, _NO_ARCS, temperature, scratch)
+        return scratch.scores[: size * size].reshape(size, size)
 
-    def differences(
-        self, y_true: Arcs, batch: Batch, n_wrong: int
-    ) -> tuple[Numbers, Columns, Floats]:
+    def differences(self, y_true: Arcs, batch: Batch, n_wrong: int) -> Rows:
         entries = np.zeros(len(batch.examples) + 1, dtype=np.int64)
         most = 2 * (2 * N_TEMPLATES + min(self._n_tags, self._longest) + N_LABEL_TEMPLATES)
-        room = most * n_wrong
-        columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
-        write_cuts(
-            self.sentences, self.layout, y_true, *batch, entries, columns, values, self._scratch()
-        )
+        columns, values = np.empty(most * n_wrong, dtype=np.uint32), np.empty(most * n_wrong)
+        rows = entries, columns, values
+        write_cuts(self.sentences, self.layout, y_true, *batch, *rows, self._scratch())
         return entries, columns[: entries[-1]], values[: entries[-1]]
 
     def _scratch(self) -> Scratch:
@@ -426,23 +419,23 @@ class HashedArcs(ArcFeatures):
             np.empty(self._n_tags, dtype=np.int32),
             np.empty(n + 1, dtype=np.int32),
             np.empty(max(self.layout.width, 1)),
+            np.zeros((n + 1) ** 2),
+            np.empty((n + 1) ** 2, dtype=np.uint32),
+            np.empty(n, dtype=np.int32),
+            *tree_scratch(n),
         )
 
 
 @inlined
-def score_arcs(  # type: ignore[no-untyped-def]
-    sentences, i, weights, layout, y_true, with_loss, temperature, scores, arcs, scratch
-):
-    """Set the (loss-augmented) `scores` of all arcs of sentence `i`, and `arcs` with best labels.
+def score_arcs(sentences, i, weights, layout, y_true, temperature, scratch):  # type: ignore[no-untyped-def]
+    """Set (loss-augmented) ``scratch.scores`` of arcs, and ``scratch.arcs`` with best labels.
 
-    sentences, i, weights, layout : `EncodedSentences`, a sentence, weights as in `FeatureLayout`
-    y_true, with_loss : true arcs of all words, and whether others score one more
-    temperature : of a soft maximum over labels; 0 for the maximum
-    scores, arcs ``((n + 1) ** 2,)``, scratch : filled, and `Scratch`
+    Arcs other than `y_true`, true arcs of all words, score one more; empty for none. With a
+    `temperature` above 0, scores are a soft maximum over labels.
     """
     words, tags, ends = sentences.words, sentences.tags, sentences.ends
     keys, columns, between = scratch.keys, scratch.columns, scratch.between
-    counts, labels = scratch.counts, scratch.labels
+    counts, scores, arcs = scratch.counts, scratch.scores, scratch.arcs
     n = ends[i + 1] - ends[i]
     root = ends[i] + 3 * i + 1
     n_lines = layout.n_columns // LINE
@@ -455,9 +448,8 @@ def score_arcs(  # type: ignore[no-untyped-def]
             if high - 1 > low:
                 n_tags = _with_tag(between, n_tags, tags[root + high - 1])
             for turn in range(n_turns):
-                head, modifier = root + low, root + high
-                if turn == 1:
-                    head, modifier = modifier, head
+                h, m = (low, high) if turn == 0 else (high, low)
+                head, modifier = root + h, root + m
                 here = columns[2 * (high - low) + turn]
                 _set_arc_columns(words, tags, head, modifier, n_lines, keys, here)
                 key = _between_key(tags, head, modifier)
@@ -473,7 +465,7 @@ def score_arcs(  # type: ignore[no-untyped-def]
                     score += weights[here[k]]
                 score *= VALUE
                 right = -1
-                if with_loss:
+                if len(y_true) > 0:
                     code = np.int64(y_true[ends[i] + m - 1])
                     if code // layout.n_labels == h:
                         right = code % layout.n_labels
@@ -483,7 +475,9 @@ def score_arcs(  # type: ignore[no-untyped-def]
                 arcs[at] = h * layout.n_labels
                 if layout.n_rows > 0:
                     _set_label_rows(words, tags, root + h, root + m, layout.n_rows, keys, here)
-                    best, more = _best_label(weights, layout, here, right, temperature, labels)
+                    best, more = _best_label(
+                        weights, layout, here, right, temperature, scratch.labels
+                    )
                     arcs[at] += best
                     score += more
                 scores[at] = score
@@ -491,25 +485,26 @@ def score_arcs(  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_hashed(  # type: ignore[no-untyped-def]
-    sentences, weights, layout, y_true, with_loss, projective, single_root, examples, starts, found,
-    totals, scores, arcs, heads, scratch, floats, integers,
+    sentences, weights, layout, y_true, projective, single_root, examples, starts, found, totals,
+    scratch,
 ):  # fmt: skip
     """Write the arcs of the (loss-augmented) best tree of each example to ``found[starts[k]:]``.
 
-    sentences, weights, layout, y_true, with_loss : as in `score_arcs`
+    sentences, weights, layout, y_true, scratch : as in `score_arcs`
     projective, single_root : the `Structure`
     examples, starts, found, totals : ``examples[k]``, its arcs and its score; the latter filled
-    scores, arcs, heads, scratch, floats, integers : scratch of `score_arcs` and `best_heads`
     """
-    ends = sentences.ends
+    ends, heads = sentences.ends, scratch.heads
     for k in range(len(examples)):
         i = examples[k]
-        n = ends[i + 1] - ends[i]
-        score_arcs(sentences, i, weights, layout, y_true, with_loss, 0.0, scores, arcs, scratch)
-        square = scores[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
-        totals[k] = best_heads(square, projective, single_root, heads, floats, integers)
-        for m in range(1, n + 1):
-            found[starts[k] + m - 1] = arcs[heads[m - 1] * (n + 1) + m]
+        size = ends[i + 1] - ends[i] + 1
+        score_arcs(sentences, i, weights, layout, y_true, 0.0, scratch)
+        scores = scratch.scores[: size * size].reshape(size, size)
+        totals[k] = best_heads(
+            scores, projective, single_root, heads, scratch.floats, scratch.integers
+        )
+        for m in range(1, size):
+            found[starts[k] + m - 1] = scratch.arcs[heads[m - 1] * size + m]
 
 
 @inlined
@@ -575,11 +570,6 @@ def write_cuts(  # type: ignore[no-untyped-def]
                 first = layout.n_columns + code % n_labels
                 other = layout.n_columns + other_code % n_labels
                 for q in range(N_LABEL_TEMPLATES):
-                    at = _put_pair(
-                        at,
-                        first + columns[0, q] * width,
-                        other + columns[1, q] * width,
-                        out,
-                        values,
-                    )
+                    row, other_row = columns[0, q] * width, columns[1, q] * width
+                    at = _put_pair(at, first + row, other + other_row, out, values)
         entries[k + 1] = at

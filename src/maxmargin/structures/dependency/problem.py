@@ -8,10 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import LARGEST, are_moderate
-from maxmargin.core.oracle import Floats, Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.structures.dependency.inference import (
+    Numbers,
     Structure,
     best_heads,
     check_trees,
@@ -22,9 +24,8 @@ from maxmargin.structures.dependency.oracle import (
     ArcFeatures,
     Arcs,
     Batch,
-    Columns,
     DependencyOracle,
-    Numbers,
+    Rows,
 )
 
 
@@ -72,9 +73,7 @@ class GivenArcs(ArcFeatures):
             found[starts[k] : starts[k + 1]] = heads * self.n_labels + labels[heads, words]
         return totals
 
-    def differences(
-        self, y_true: Arcs, batch: Batch, n_wrong: int
-    ) -> tuple[Numbers, Columns, Floats]:
+    def differences(self, y_true: Arcs, batch: Batch, n_wrong: int) -> Rows:
         examples, starts, found = batch
         psi = np.zeros((len(examples), self.n_features))
         for k, i in enumerate(examples.tolist()):

@@ -7,14 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.report.answers import (
-    Answers,
-    ClassScore,
-    check_words,
-    class_scores,
-    drawings,
-    worst_drawable,
-)
+from maxmargin.core.arrays import Floats
+from maxmargin.report.answers import Answers, ClassScore, check_words, class_scores, drawings
 from maxmargin.report.markup import LINE, Markup, plural, svg, tag, text_at, word_centres
 from maxmargin.structures.dependency.estimator import own_tree
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
@@ -26,21 +20,22 @@ ARC_FIRST, ARC_LEVEL, BEND = 26.0, 19.0, 0.75
 class ArcAnswers(Answers):
     """Dependency trees."""
 
-    estimators = ("DependencyParser",)
     y_optional = True
     unit = "sentence"
     legend = "Arrows point from heads to words. Dashed ones are not the same in both trees."
 
-    def __init__(
-        self, estimator: Any, X: Any, y: Any, words: Any = None, groups: Any = None
-    ) -> None:
+    drawn, words_above = True, False
+
+    def __init__(self, estimator: Any, X: Any = None, *others: Any) -> None:
         if isinstance(X, str | os.PathLike):
             X = read_dependencies(X, tag=estimator.tag)
-        super().__init__(estimator, X, y, words, groups)
-        given = [own_tree(one) for one in X] if y is None else y
+        super().__init__(estimator, X, *others)
+
+    def compare(self) -> None:
+        given = [own_tree(one) for one in self.X] if self.y is None else self.y
         self.y_true = [_arcs(tree) for tree in given]
         self.predictions = [_arcs(tree) for tree in self.predictions]
-        check_words(words, [len(tree.heads) for tree in self.y_true], "heads")
+        check_words(self.words, [len(tree.heads) for tree in self.y_true], "heads")
         self.wrong = [z.differences(y) for y, z in zip(self.y_true, self.predictions, strict=True)]
 
     @property
@@ -65,29 +60,27 @@ class ArcAnswers(Answers):
         """Labels of the words, whatever their heads."""
         if not self._labelled:
             return []
-        pairs = zip(self.y_true, self.predictions, strict=True)
-        columns = list(zip(*((y.labels, z.labels) for y, z in pairs), strict=True))
-        y_true, said = (np.concatenate([np.asarray(one) for one in column]) for column in columns)
+        y_true, said = (
+            np.concatenate([tree.labels for tree in trees])
+            for trees in (self.y_true, self.predictions)
+        )
         return [("Labels of words, whatever their heads", class_scores(y_true, said))]
 
     @property
     def _labelled(self) -> bool:
         return all(one.labels is not None for one in (*self.y_true, *self.predictions))
 
-    def mistakes(self, most: int) -> list[Markup]:
-        losses = [float(sum(wrong)) for wrong in self.wrong]
-        found = []
-        for i in worst_drawable(losses, [len(wrong) for wrong in self.wrong], most):
-            words, tags = self._words(i)
-            arcs = drawn_arcs(words, tags, self.y_true[i], self.predictions[i])
-            what = f"{losses[i]:.0f} of {plural(len(words), 'word')} wrong"
-            caption = "True arcs above, predicted ones below"
-            found.append(self.item(i, what, drawings((caption, arcs))))
-        return found
+    def losses(self) -> Floats:
+        """How many words are wrong."""
+        return np.array([float(sum(wrong)) for wrong in self.wrong])
 
-    def shown(self, i: int) -> str:
-        """Nothing more: the words are in the drawing."""
-        return ""
+    def length(self, i: int) -> int:
+        return len(self.wrong[i])
+
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        arcs = drawn_arcs(*self._words(i), self.y_true[i], self.predictions[i])
+        drawn = drawings(("True arcs above, predicted ones below", arcs))
+        return f"{loss:.0f} of {plural(self.length(i), 'word')} wrong", drawn
 
     def _words(self, i: int) -> tuple[list[str], list[str] | None]:
         sentence, n = self.X[i], len(self.wrong[i])
@@ -109,11 +102,10 @@ class Arcs:
 
     def differences(self, other: "Arcs") -> list[bool]:
         """Whether head (or label) of each word differs."""
-        wrong = [a != b for a, b in zip(self.heads, other.heads, strict=True)]
-        if self.labels is None or other.labels is None:
-            return wrong
-        labels = zip(self.labels, other.labels, strict=True)
-        return [one or a != b for one, (a, b) in zip(wrong, labels, strict=True)]
+        wrong = np.not_equal(self.heads, other.heads)
+        if self.labels is not None and other.labels is not None:
+            wrong |= np.not_equal(self.labels, other.labels)
+        return wrong.tolist()  # type: ignore[no-any-return]
 
     def described(self, words: Sequence[str]) -> str:
         """Every arc in words."""
@@ -150,21 +142,17 @@ def drawn_arcs(
 
 def _levels(heads: Sequence[int]) -> list[int]:
     """How many arcs each arc must go over; the root's go over all."""
-    spans = [
-        (min(head, at), max(head, at)) if head else (at, at)
-        for at, head in enumerate(heads, start=1)
-    ]
-    levels = [0] * len(spans)
-    for i in sorted(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0]):
-        (first, last), head = spans[i], heads[i]
+    spans = {at: sorted((head, at)) for at, head in enumerate(heads, start=1) if head}
+    levels: dict[int, int] = {}
+    for at, (first, last) in sorted(spans.items(), key=lambda item: item[1][1] - item[1][0]):
         inside = [
-            levels[j] + 1
-            for j, (a, b) in enumerate(spans)
-            if j != i and heads[j] and first <= a and b <= last and b - a < last - first
+            levels[other] + 1
+            for other, (a, b) in spans.items()
+            if first <= a and b <= last and b - a < last - first
         ]
-        levels[i] = max(inside, default=0) if head else 0
-    highest = max(levels, default=0) + 1
-    return [level if head else highest for level, head in zip(levels, heads, strict=True)]
+        levels[at] = max(inside, default=0)
+    highest = max(levels.values(), default=0) + 1
+    return [levels.get(at, highest) for at in range(1, len(heads) + 1)]
 
 
 def _drawn_half(
@@ -211,4 +199,4 @@ def _arcs(tree: Any) -> Arcs:
     return Arcs([int(head) for head in tree])
 
 
-ANSWERS = (ArcAnswers,)
+ANSWERS = (("DependencyParser", ArcAnswers),)

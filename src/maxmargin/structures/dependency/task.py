@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from maxmargin.cli.task import Data, Path, Task
-from maxmargin.report.markup import plural
+from maxmargin.cli.task import Data, Path, Task, counted
 from maxmargin.structures.dependency.formats import read_conllu, write_conllu
 
 
@@ -25,9 +24,8 @@ class Dependencies(Task):
 
     def read(self, path: Path, model: Any = None) -> Data:
         sentences = read_conllu(path, tag=self.tag, encoding=self.encoding)
-        n_words = sum(len(sentence.words) for sentence in sentences)
-        size = f"{plural(len(sentences), 'sentence')}, {plural(n_words, 'word')}"
         words = [sentence.words for sentence in sentences]
+        size = counted(sentence=len(sentences), word=sum(map(len, words)))
         has_trees = all(sentence.heads is not None for sentence in sentences)
         return Data(sentences, None, len(sentences), size, has_trees, words=words)
 

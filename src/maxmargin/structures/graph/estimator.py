@@ -9,18 +9,29 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.inputs import check_loss_matrix, check_per_sample, class_numbers, flat_labels
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import (
+    check_loss_matrix,
+    check_per_sample,
+    check_temperature,
+    class_numbers,
+    flat_labels,
+)
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_names, check_temperature
+from maxmargin.estimators.checks import check_names
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
-from maxmargin.structures.graph.oracle import METHODS, GraphLayout, GraphOracle, Graphs
-from maxmargin.structures.graph.problem import GraphModel
+from maxmargin.structures.graph.oracle import (
+    METHODS,
+    GraphInference,
+    GraphLayout,
+    GraphOracle,
+    Graphs,
+)
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
@@ -28,8 +39,6 @@ from maxmargin.training.fit import (
     runs_on_shards,
     survey_classes,
 )
-
-Floats = NDArray[np.float64]
 
 FRACTION_OF_TOL = 0.1
 """Fraction of `tol` that the bounds of relaxed inference may take up in a fit."""
@@ -273,7 +282,8 @@ class GraphLabeler(ExampleEstimator):
             Classes in the order of ``classes_``.
         """
         temperature = check_temperature(temperature)
-        return self._model.marginals(self._checked(X), temperature)
+        inference = GraphInference(self._checked(X), self._layout, "exact")
+        return inference.marginals(self._weights, temperature)
 
     def score(self, X: Any, y: Any) -> float:
         """Fraction of nodes whose label is right; labels not seen in training are mistakes."""
@@ -283,14 +293,10 @@ class GraphLabeler(ExampleEstimator):
         right = self.classes_[self._infer_best(graphs)[0]] == y_true
         return float(np.mean(right[known])) if known.any() else 1.0
 
-    @property
-    def _model(self) -> GraphModel:
-        check_is_fitted(self)
-        return GraphModel(self._weights, self._layout, self.inference_method)
-
     def _infer_best(self, graphs: Graphs) -> tuple[NDArray[np.uint16], Floats]:
+        inference = GraphInference(graphs, self._layout, self.inference_method)
         with Threads(self.n_jobs) as threads:
-            return self._model.inference(graphs, threads)
+            return inference.best_labels(self._weights, threads)
 
     def _known(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
         """Nodes whose label is not void."""

@@ -152,15 +152,14 @@ def _check_edges(edges: Ints, node_ends: Ints, edge_ends: Ints) -> None:
 
 def _edge_rows(parts: list[tuple[Any, Any, Any]], edge_ends: Ints) -> Any:
     n_edges = np.diff(edge_ends)
-    without = [i for i, part in enumerate(parts) if part[2] is None]
-    if all(parts[i][2] is None for i in np.flatnonzero(n_edges)):
+    missing = [i for i in np.flatnonzero(n_edges) if parts[i][2] is None]
+    if len(missing) == np.count_nonzero(n_edges):
         return np.ones((int(edge_ends[-1]), 1))
-    for i in without:
-        if n_edges[i]:
-            raise ValueError(
-                f"Graph {i} has no features of edges, but others have: give them to all, or to "
-                f"none."
-            )
+    if missing:
+        raise ValueError(
+            f"Graph {missing[0]} has no features of edges, but others have: give them to all, or "
+            f"to none."
+        )
     given = [part[2] if n else np.zeros((0, 0)) for part, n in zip(parts, n_edges, strict=True)]
     rows, ends = _stack(given, "edge")
     wrong = np.flatnonzero(np.diff(ends) != n_edges)
@@ -191,22 +190,10 @@ def _stack(parts: list[Any], what: str) -> tuple[Any, Ints]:
         stacked = stacked.astype(np.float64)
         stacked.sum_duplicates()
     ends = starts_of([rows.shape[0] for rows in matrices])
-    if filled:
-        _check_finite(stacked, ends, what)
-    return stacked, ends
-
-
-def _check_finite(rows: Any, ends: Ints, what: str) -> None:
-    found = first_immoderate(sp.csr_array(rows) if sp.issparse(rows) else rows)
-    if found is None:
-        return
-    row, column, value = found
-    g = int(np.searchsorted(ends, row, side="right")) - 1
-    if np.isfinite(value):
+    found = first_immoderate(stacked) if filled else None
+    if found is not None:
+        row, column, value = found
+        g = int(np.searchsorted(ends, row, side="right")) - 1
         place = f"column {column} of {what} {row - ends[g]}"
         raise ValueError(complaint(value, f"Graph {g}", place, "GraphLabeler"))
-    kind = "NaN" if np.isnan(value) else "infinity"
-    raise ValueError(
-        f"Graph {g} has {kind} in column {column} of {what} {row - ends[g]}: remove or impute such "
-        f"values."
-    )
+    return stacked, ends

@@ -17,11 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.simd import max_plus, padded
+from maxmargin.compiled.exponentials import LEAST
+from maxmargin.compiled.rows import padded
+from maxmargin.compiled.simd import max_plus
+from maxmargin.core.arrays import Floats
 from maxmargin.core.cuts import starts_of
 from maxmargin.structures.chain.inference import highest_label
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -64,17 +66,6 @@ def make_incidence(node_ends: Ints, edge_ends: Ints, edges: Ints, kinds: Ints) -
         np.concatenate([number, number])[order],
         np.concatenate([2 * kinds, 2 * kinds + 1])[order],
     )
-
-
-@inlined
-def set_local_scores(incidence, first, v, n_labels, nodes, pairs, labels, row):  # type: ignore[no-untyped-def]
-    """Set `row` to the scores of node `v` given all other labels; node 0 has number `first`."""
-    for b in range(n_labels):
-        row[b] = nodes[v, b]
-    for q in range(incidence.starts[first + v], incidence.starts[first + v + 1]):
-        beside = pairs[incidence.tables[q] ^ 1, labels[incidence.neighbours[q]]]
-        for b in range(n_labels):
-            row[b] += beside[b]
 
 
 @inlined
@@ -169,85 +160,62 @@ def elimination_order(
     return order
 
 
-class _Plan(NamedTuple):
-    """The elimination of one graph, all places counted from 0."""
-
-    order: Ints
-    counts: Ints
-    scope: Ints
-    table_at: Ints
-    size: int
-
-
-def _plan(order: list[tuple[int, list[int]]], n_labels: int) -> _Plan:
-    counts = np.array([len(scope) for _, scope in order], dtype=np.int64)
-    sizes = n_labels**counts
-    return _Plan(
-        np.array([v for v, _ in order], dtype=np.int64),
-        counts,
-        np.array([u for _, scope in order for u in scope], dtype=np.int64),
-        np.cumsum(sizes) - sizes,
-        int(sizes.sum()),
-    )
-
-
 def make_elimination(
     incidence: Incidence, edges: Ints, n_labels: int, limits: NDArray[np.float64]
 ) -> tuple[Elimination, dict[int, int]]:
     """Eliminations within each graph's limit of table entries; of others, the width reached."""
-    known: dict[tuple[int, bytes, float], _Plan | int] = {}
-    plans: list[_Plan] = []
+    known: dict[tuple[int, bytes, float], tuple[Ints, Ints, Ints] | int] = {}
+    found: list[tuple[Ints, Ints, Ints]] = []
     given_up: dict[int, int] = {}
+    n_nodes, none = np.diff(incidence.node_ends), np.zeros(0, dtype=np.int64)
     for g, limit in enumerate(limits.tolist()):
-        n_nodes = int(incidence.node_ends[g + 1] - incidence.node_ends[g])
         own = edges[incidence.edge_ends[g] : incidence.edge_ends[g + 1]]
-        key = n_nodes, own.tobytes(), limit
+        key = int(n_nodes[g]), own.tobytes(), limit
         if key not in known:
             try:
-                order = elimination_order(n_nodes, own.tolist(), n_labels, limit)
-                known[key] = _plan(order, n_labels)
+                order = elimination_order(key[0], own.tolist(), n_labels, limit)
+                known[key] = (
+                    np.array([v for v, _ in order], dtype=np.int64),
+                    np.array([len(scope) for _, scope in order], dtype=np.int64),
+                    np.array([u for _, scope in order for u in scope], dtype=np.int64),
+                )
             except TooWideError as error:
                 known[key] = error.width
-        plan = known[key]
-        if not isinstance(plan, _Plan):
-            given_up[g] = plan
-            none = np.zeros(n_nodes, dtype=np.int64)
-            plan = _Plan(none, none, none[:0], none, -1)
-        plans.append(plan)
-    return _stacked(incidence, plans), given_up
+        one = known[key]
+        if isinstance(one, int):
+            given_up[g] = one
+            one = np.zeros(n_nodes[g], dtype=np.int64), np.zeros(n_nodes[g], dtype=np.int64), none
+        found.append(one)
+    order_of_all, counts, scope = (
+        np.concatenate([none, *(one[i] for one in found)]) for i in range(3)
+    )
+    tables = starts_of(n_labels**counts)
+    first, end = tables[incidence.node_ends[:-1]], tables[incidence.node_ends[1:]]
+    sizes = end - first
+    sizes[list(given_up)] = -1
 
-
-def _stacked(incidence: Incidence, plans: list[_Plan]) -> Elimination:
-    """The plans of all graphs concatenated, with links and children."""
-    none, n_nodes = np.zeros(0, dtype=np.int64), np.diff(incidence.node_ends)
-    order = np.concatenate([none, *(plan.order for plan in plans)])
-    counts = np.concatenate([none, *(plan.counts for plan in plans)])
-    scope = np.concatenate([none, *(plan.scope for plan in plans)])
-    table_at = np.concatenate([none, *(plan.table_at for plan in plans)])
-    sizes = np.array([plan.size for plan in plans], dtype=np.int64)
-    scope_starts = starts_of(counts)
-    offsets, n_places = np.repeat(incidence.node_ends[:-1], n_nodes), len(order)
-    eliminated = np.repeat(sizes >= 0, n_nodes)
-
+    scope_starts, eliminated = starts_of(counts), np.repeat(sizes >= 0, n_nodes)
+    offsets, n_places = np.repeat(incidence.node_ends[:-1], n_nodes), len(counts)
     place = np.full(n_places, -1, dtype=np.int64)  # of each node
-    place[(offsets + order)[eliminated]] = np.flatnonzero(eliminated)
+    place[(offsets + order_of_all)[eliminated]] = np.flatnonzero(eliminated)
 
     # Links: edges to nodes that are eliminated later.
-    own = np.repeat(np.arange(n_places), np.diff(incidence.starts))
-    other = offsets[own] + incidence.neighbours
-    links = np.flatnonzero(place[own] < place[other])
-    by_place = np.argsort(place[own[links]], kind="stable")
-    links = links[by_place]
-    link_starts = starts_of(np.bincount(place[own[links]], minlength=n_places))
+    at = np.repeat(np.arange(n_places), np.diff(incidence.starts))
+    other = offsets[at] + incidence.neighbours
+    links = np.flatnonzero(place[at] < place[other])
+    links = links[np.argsort(place[at[links]], kind="stable")]
+    link_starts = starts_of(np.bincount(place[at[links]], minlength=n_places))
 
     # A table goes to the node of its scope that is eliminated next.
     passing = np.flatnonzero(counts > 0)
     parents = place[offsets[passing] + scope[scope_starts[passing]]]
     children = passing[np.argsort(parents, kind="stable")]
     child_starts = starts_of(np.bincount(parents, minlength=n_places))
-    return Elimination(
-        order, scope_starts, scope, table_at, link_starts, links, child_starts, children, sizes
+    elimination = Elimination(
+        order_of_all, scope_starts, scope, tables[:-1] - np.repeat(first, n_nodes),
+        link_starts, links, child_starts, children, sizes,
     )  # fmt: skip
+    return elimination, given_up
 
 
 @inlined
@@ -332,93 +300,115 @@ def best_exact(elimination, incidence, g, n_labels, nodes, pairs, labels, tables
     return score
 
 
-@inlined
-def add_row(elimination, incidence, p, n_labels, labels, row, places, of_nodes, of_pairs):  # type: ignore[no-untyped-def]
-    """Add the node's `row`, given the labels of its scope, to the marginals of node and links.
-
-    elimination, incidence, p, n_labels, labels : place `p` and the labels of its scope
-    row ``(P,)`` : mass of each label of the node
-    places : table of `of_pairs` for each place in `Incidence`
-    of_nodes ``(n_nodes, P)``, of_pairs ``(n_tables, n_labels, P)`` : added to
-    """
-    v = elimination.order[p]
-    for b in range(n_labels):
-        of_nodes[v, b] += row[b]
-    for i in range(elimination.link_starts[p], elimination.link_starts[p + 1]):
-        q = elimination.links[i]
-        beside = labels[incidence.neighbours[q]]
-        joint = of_pairs[places[q]]
-        if incidence.tables[q] % 2 == 0:
-            for b in range(n_labels):
-                joint[b, beside] += row[b]
-        else:
-            for b in range(n_labels):
-                joint[beside, b] += row[b]
-
-
-@inlined
-def share_out(elimination, p, n_labels, labels, row, shares):  # type: ignore[no-untyped-def]
-    """Add the mass of a clique's labels to the scopes of its children."""
-    for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
-        to = table_place(elimination, elimination.children[i], n_labels, labels)
-        for b in range(n_labels):
-            shares[to + b] += row[b]
-
-
 @compiled
-def marginals_exact(  # type: ignore[no-untyped-def]
-    elimination, incidence, g, n_labels, nodes, pairs, node_marginals, pair_marginals,
-    labels, tables, shares, row,
-):  # fmt: skip
-    """Marginals of ``p(y) ~ exp(score)`` by elimination; returns the log-partition function.
+def reweight_cliques(  # type: ignore[no-untyped-def]
+    elimination, incidence, g, n_labels, nodes, pairs, cliques, labels, tables, shares, row
+):
+    """Multiply the probability of each labelling by ``exp(score)`` and normalise, in place.
+
+    Returns the logarithm of what they added up to.
 
     elimination, incidence, g, n_labels, nodes, pairs : the graph and its scores
-    node_marginals ``(n_nodes, P)``, pair_marginals ``(n_edges, n_labels, P)`` : filled
+    cliques ``(sizes[g] * n_labels,)`` : clique marginals, in any scale; changed
     labels int64 ``(n_nodes,)``, tables and shares ``(sizes[g],)``, row ``(P,)`` : scratch
     """
     start, stop = incidence.node_ends[g], incidence.node_ends[g + 1]
-    width = node_marginals.shape[1]
-    for v in range(stop - start):
-        for b in range(width):
-            node_marginals[v, b] = 0.0
-    for e in range(incidence.edge_ends[g + 1] - incidence.edge_ends[g]):
-        for a in range(n_labels):
-            for b in range(width):
-                pair_marginals[e, a, b] = 0.0
-
-    log_partition = 0.0
+    log_sum = 0.0
+    # On the way there, a clique becomes what its node's labels have given those of the scope. The
+    # label of the highest score counts at least LEAST, next to which it does not matter what
+    # rounds to zero.
     for p in range(start, stop):
         first, last = open_scope(elimination, p, n_labels, labels)
         for at in range(first, last):
             set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
+            own = cliques[at * n_labels : (at + 1) * n_labels]
             highest = row[0]
             for b in range(1, n_labels):
                 highest = max(highest, row[b])
-            total = 0.0
+            before = total = 0.0
             for b in range(n_labels):
-                total += np.exp(row[b] - highest)
-            tables[at] = highest + np.log(total)
+                kept = max(own[b], LEAST)
+                before += kept
+                own[b] = kept * np.exp(row[b] - highest)
+                total += own[b]
+            scale = 1.0 / total
+            for b in range(n_labels):
+                own[b] *= scale
+            tables[at] = highest + np.log(total / before)
             shares[at] = 0.0
             next_labels(elimination, p, n_labels, labels)
         if elimination.scope_starts[p] == elimination.scope_starts[p + 1]:
-            log_partition += tables[first]
+            log_sum += tables[first]
             shares[first] = 1.0
-
-    # Back: the probability of a scope's labels, shared out to the labels of its node. What a clique
-    # knows of its children's scopes is theirs.
+    # And back, it is multiplied by the probability of the scope's labels, which its children have.
     for p in range(stop - 1, start - 1, -1):
         first, last = open_scope(elimination, p, n_labels, labels)
         for at in range(first, last):
-            set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
+            own = cliques[at * n_labels : (at + 1) * n_labels]
             for b in range(n_labels):
-                row[b] = shares[at] * np.exp(row[b] - tables[at])
-            add_row(
-                elimination, incidence, p, n_labels, labels, row,
-                incidence.edges, node_marginals, pair_marginals,
-            )  # fmt: skip
-            share_out(elimination, p, n_labels, labels, row, shares)
+                own[b] *= shares[at]
+            for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
+                to = table_place(elimination, elimination.children[i], n_labels, labels)
+                for b in range(n_labels):
+                    shares[to + b] += own[b]
             next_labels(elimination, p, n_labels, labels)
-    return log_partition
+    return log_sum
+
+
+@compiled
+def add_clique_changes(  # type: ignore[no-untyped-def]
+    elimination, incidence, g, n_labels, old, new, factor, of_nodes, of_pairs, labels, row
+):
+    """Add ``factor * (old - new)`` of the marginals of nodes, and of edges by their kind.
+
+    elimination, incidence, g, n_labels : the graph
+    old, new ``(sizes[g] * n_labels,)``, factor : clique marginals
+    of_nodes ``(n_nodes, P)``, of_pairs ``(n_kinds, n_labels, P)`` : added to
+    labels int64 ``(n_nodes,)``, row ``(P,)`` : scratch
+    """
+    for p in range(incidence.node_ends[g], incidence.node_ends[g + 1]):
+        v = elimination.order[p]
+        first, last = open_scope(elimination, p, n_labels, labels)
+        for at in range(first, last):
+            for b in range(n_labels):
+                i = at * n_labels + b
+                row[b] = factor * (old[i] - new[i])
+                of_nodes[v, b] += row[b]
+            for i in range(elimination.link_starts[p], elimination.link_starts[p + 1]):
+                q = elimination.links[i]
+                beside = labels[incidence.neighbours[q]]
+                joint = of_pairs[incidence.tables[q] // 2]
+                if incidence.tables[q] % 2 == 0:
+                    for b in range(n_labels):
+                        joint[b, beside] += row[b]
+                else:
+                    for b in range(n_labels):
+                        joint[beside, b] += row[b]
+            next_labels(elimination, p, n_labels, labels)
+
+
+class Marginals(NamedTuple):
+    """Log-partition function, and marginals of labels and of pairs of labels."""
+
+    log_partition: float
+    nodes: Floats
+    pairs: Floats
+
+
+def marginals_exact(
+    elimination: Elimination, incidence: Incidence, g: int, nodes: Floats, pairs: Floats
+) -> Marginals:
+    """Marginals of ``p(y) ~ exp(score)`` of graph `g`, those of pairs summed by kind of edge."""
+    (n_nodes, width), n_labels, size = nodes.shape, pairs.shape[1], int(elimination.sizes[g])
+    where = elimination, incidence, g, n_labels
+    labels, row = np.zeros(n_nodes, dtype=np.int64), np.empty(width)
+    cliques, tables, shares = np.ones(size * n_labels), *np.empty((2, size))
+    log_mean = reweight_cliques(*where, nodes, pairs, cliques, labels, tables, shares, row)
+    of_nodes, of_pairs = np.zeros(nodes.shape), np.zeros((len(pairs) // 2, n_labels, width))
+    nothing = np.zeros(len(cliques))
+    add_clique_changes(*where, cliques, nothing, 1.0, of_nodes, of_pairs, labels, row)
+    log_partition = log_mean + n_nodes * np.log(n_labels)
+    return Marginals(log_partition, of_nodes[:, :n_labels], of_pairs[:, :, :n_labels])
 
 
 ROUNDING = 1e-12
@@ -519,7 +509,12 @@ def improve(incidence, first, n_nodes, n_labels, nodes, pairs, sweeps, labels, r
     for _ in range(sweeps):
         before = gain
         for v in range(n_nodes):
-            set_local_scores(incidence, first, v, n_labels, nodes, pairs, labels, row)
+            for b in range(n_labels):
+                row[b] = nodes[v, b]
+            for q in range(incidence.starts[first + v], incidence.starts[first + v + 1]):
+                beside = pairs[incidence.tables[q] ^ 1, labels[incidence.neighbours[q]]]
+                for b in range(n_labels):
+                    row[b] += beside[b]
             label = highest_label(row, n_labels)
             if row[label] > row[labels[v]]:
                 gain += row[label] - row[labels[v]]
@@ -596,55 +591,6 @@ def all_submodular(tables: Floats) -> bool:
     return bool((submodularity(tables) >= -SUBMODULAR_ROUNDING * sizes).all())
 
 
-def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
-    """MAP labels of a graph with two labels by minimum cut, and an upper bound on all scores.
-
-    Tables ``(n_edges, 2, >= 2)`` must be submodular. Capacities are rounded to integers, but the
-    bound is not: the flow along the edges is a set of messages as in `message_pass`.
-    """
-    n_nodes = len(nodes)
-    first, second = edges.T
-    weight = np.maximum(submodularity(tables), 0.0)
-    # In favour of label 1: what is left of an edge is 0, but for -weight where they are (0, 1).
-    favour = nodes[:, 1] - nodes[:, 0]
-    favour += np.bincount(first, tables[:, 1, 0] - tables[:, 0, 0], n_nodes)
-    favour += np.bincount(second, tables[:, 1, 1] - tables[:, 1, 0], n_nodes)
-    constant = float(nodes[:, 0].sum() + tables[:, 0, 0].sum())
-
-    total = float(np.abs(favour).sum() + weight.sum())
-    scale = 2.0 ** np.floor(np.log2(LARGEST / total)) if total > 0.0 else 1.0
-    network, source, sink = _network(favour * scale, edges, weight * scale)
-    flow = maximum_flow(network, source, sink, method="dinic").flow
-
-    residual = network - flow
-    residual.data[residual.data < 0] = 0
-    residual.eliminate_zeros()
-    labels = np.ones(n_nodes + 2, dtype=np.int64)
-    labels[breadth_first_order(residual, source, return_predecessors=False)] = 0
-
-    # Label 0 is on the side of the source. What flows along an edge from first to second speaks
-    # for 1 at the first and against it at the second.
-    sent = np.zeros(len(edges))
-    if len(edges):
-        sent += np.asarray(sp.csr_matrix(flow)[first, second]).ravel() / scale
-    sent = np.clip(sent, 0.0, weight)
-    favour += np.bincount(first, sent, n_nodes) - np.bincount(second, sent, n_nodes)
-    return labels[:n_nodes], constant + float(np.maximum(favour, 0.0).sum())
-
-
-def _network(favour: Floats, edges: Ints, weight: Floats) -> tuple[sp.csr_array, int, int]:
-    """Capacities from the source (label 0) through the nodes to the sink (label 1)."""
-    n_nodes = len(favour)
-    source, sink = n_nodes, n_nodes + 1
-    own = np.arange(n_nodes)
-    for_one = favour > 0.0
-    tails = np.concatenate([edges[:, 0], np.where(for_one, own, source)])
-    heads = np.concatenate([edges[:, 1], np.where(for_one, sink, own)])
-    capacities = np.round(np.concatenate([weight, np.abs(favour)])).astype(np.int32)
-    network = sp.csr_array((capacities, (tails, heads)), shape=(n_nodes + 2, n_nodes + 2))
-    return network, source, sink
-
-
 class Labelling(NamedTuple):
     """Labels of the nodes, their score, and an upper bound on the score of any labelling."""
 
@@ -653,12 +599,51 @@ class Labelling(NamedTuple):
     bound: float
 
 
-class Marginals(NamedTuple):
-    """Log-partition function, and marginals of labels and of pairs of labels."""
+def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> Labelling:
+    """MAP labels of a graph with two labels by minimum cut.
 
-    log_partition: float
-    nodes: Floats
-    pairs: Floats
+    Tables ``(n_edges, 2, >= 2)`` must be submodular. Capacities are rounded to integers, but the
+    bound is not: the flow along the edges is a set of messages as in `message_pass`.
+    """
+    own = np.arange(len(nodes))
+    n_nodes, source, sink = len(own), len(own), len(own) + 1
+    first, second = edges.T
+    weight = np.maximum(submodularity(tables), 0.0)
+    # In favour of label 1: what is left of an edge is 0, but for -weight where they are (0, 1).
+    favour = nodes[:, 1] - nodes[:, 0]
+    favour += np.bincount(first, tables[:, 1, 0] - tables[:, 0, 0], n_nodes)
+    favour += np.bincount(second, tables[:, 1, 1] - tables[:, 1, 0], n_nodes)
+    constant = float(nodes[:, 0].sum() + tables[:, 0, 0].sum())
+
+    # From the source (label 0) through the nodes to the sink (label 1).
+    tails = np.concatenate([first, np.where(favour > 0.0, own, source)])
+    heads = np.concatenate([second, np.where(favour > 0.0, sink, own)])
+    total = float(np.abs(favour).sum() + weight.sum())
+    scale = 2.0 ** np.floor(np.log2(LARGEST / total)) if total > 0.0 else 1.0
+    capacities = np.round(np.concatenate([weight * scale, np.abs(favour * scale)]))
+    network = sp.csr_array(
+        (capacities.astype(np.int32), (tails, heads)), shape=(n_nodes + 2, n_nodes + 2)
+    )
+    flow = maximum_flow(network, source, sink, method="dinic").flow
+
+    residual = network - flow
+    residual.data[residual.data < 0] = 0
+    residual.eliminate_zeros()
+    labels = np.ones(n_nodes + 2, dtype=np.int64)
+    labels[breadth_first_order(residual, source, return_predecessors=False)] = 0
+    labels = labels[:n_nodes]
+
+    # What flows along an edge from first to second speaks for 1 at the first and against it at the
+    # second.
+    sent = np.zeros(len(edges))
+    if len(edges):
+        sent += np.asarray(sp.csr_matrix(flow)[first, second]).ravel() / scale
+    sent = np.clip(sent, 0.0, weight)
+    favour += np.bincount(first, sent, n_nodes) - np.bincount(second, sent, n_nodes)
+    bound = constant + float(np.maximum(favour, 0.0).sum())
+    score = float(nodes[own, labels].sum())
+    score += float(tables[np.arange(len(edges)), labels[first], labels[second]].sum())
+    return Labelling(labels, score, max(bound, score))
 
 
 class _Graph(NamedTuple):
@@ -708,11 +693,7 @@ def best_labelling(
     if method == "flow":
         if graph.n_labels != 2 or not all_submodular(graph.tables):
             raise ValueError("A flow needs two labels, and submodular scores of edges.")
-        labels, bound = best_cut(graph.nodes, graph.edges, graph.tables)
-        first, second = labels[graph.edges].T
-        score = float(graph.nodes[np.arange(n_nodes), labels].sum())
-        score += float(graph.tables[np.arange(len(first)), first, second].sum())
-        return Labelling(labels, score, max(bound, score))
+        return best_cut(graph.nodes, graph.edges, graph.tables)
     if method == "relaxed":
         messages = np.zeros((len(graph.edges), width))
         scratch = relaxation_scratch(n_nodes, width)
@@ -724,15 +705,7 @@ def best_labelling(
 def graph_marginals(nodes: ArrayLike, edges: ArrayLike, pairs: ArrayLike) -> Marginals:
     """Exact marginals under ``p(y) ~ exp(score)``, with the arguments of `best_labelling`."""
     graph = _graph(nodes, edges, pairs)
-    n, (n_nodes, width) = graph.n_labels, graph.nodes.shape
-    elimination = graph.elimination()
-    of_nodes, of_pairs = np.empty((n_nodes, width)), np.empty((len(graph.edges), n, width))
-    tables, shares = np.empty((2, int(elimination.sizes[0])))
-    log_partition = marginals_exact(
-        elimination, graph.incidence, 0, n, graph.nodes, graph.pairs, of_nodes, of_pairs,
-        np.zeros(n_nodes, dtype=np.int64), tables, shares, np.empty(width),
-    )  # fmt: skip
-    return Marginals(log_partition, of_nodes[:, :n], of_pairs[:, :, :n])
+    return marginals_exact(graph.elimination(), graph.incidence, 0, graph.nodes, graph.pairs)
 
 
 def _graph(nodes: Any, edges: Any, pairs: Any) -> _Graph:

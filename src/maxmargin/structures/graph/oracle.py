@@ -14,20 +14,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
-from maxmargin.compiled.simd import padded
-from maxmargin.core.checks import check_indices
+from maxmargin.compiled.rows import Rows, add_row_scores, make_rows, padded
+from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import CompiledOracle, Entries
+from maxmargin.core.oracle import CompiledOracle, Entries, Threads
 from maxmargin.core.registry import registered
-from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import Distributions
 from maxmargin.structures.graph.inference import (
     Effort,
     Elimination,
-    Floats,
     Incidence,
     Ints,
+    Labelling,
     RelaxationScratch,
     all_submodular,
     best_cut,
@@ -35,6 +33,7 @@ from maxmargin.structures.graph.inference import (
     labelling_score,
     make_elimination,
     make_incidence,
+    marginals_exact,
     relax,
     relaxation_scratch,
 )
@@ -60,6 +59,9 @@ QUICK = Effort(passes=10, progress=0.5)
 
 THOROUGH = Effort(passes=30, progress=0.1)
 """Effort where quick inference stays too loose, and without a warm start."""
+
+ANSWER = Effort(passes=100, progress=0.02)
+"""Effort for predictions, which start without messages."""
 
 UNCERTAIN = 5.0
 """Suboptimality bound, in multiples of `enough`, that calls for thorough inference."""
@@ -107,11 +109,6 @@ class GraphLayout(NamedTuple):
     def table(self, weights: Floats) -> Floats:
         return weights.reshape(self.n_rows, self.n_columns)
 
-    def pair_table(self, weights: Floats) -> Floats:
-        """Weights of edges, one row a feature: all pairs of labels, flat."""
-        flat = weights[self.pairs * self.n_columns :]
-        return flat.reshape(self.n_edge_features, self.n_labels * self.n_columns)
-
 
 @dataclass(frozen=True)
 class Graphs:
@@ -140,10 +137,14 @@ class Graphs:
     def n_edges(self) -> Ints:
         return np.diff(self.edge_ends)
 
+    @property
+    def all_edges(self) -> Ints:
+        """Edges with nodes counted over all graphs."""
+        return self.edges + np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
+
     @cached_property
     def is_forest(self) -> NDArray[np.bool_]:
-        n = int(self.node_ends[-1])
-        ends = self.edges + np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
+        n, ends = int(self.node_ends[-1]), self.all_edges
         links = sp.coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
         pieces = sp.csgraph.connected_components(links, directed=False)[1]
         one_each = np.unique(pieces, return_index=True)[1]
@@ -211,8 +212,7 @@ class Graphs:
         """The graphs with the nodes `kept` only, and the edges among them."""
         if kept.all():
             return self
-        offsets = np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
-        edges = self.edges + offsets
+        edges = self.all_edges
         stay = kept[edges].all(axis=1)
         before = np.concatenate([[0], np.cumsum(kept)])
         node_ends = before[self.node_ends]
@@ -221,19 +221,12 @@ class Graphs:
         return Graphs(self.X[kept], node_ends, kept_edges, edge_ends, self.edge_rows[stay])
 
 
-class Truth(NamedTuple):
-    """True labels, the loss of wrong ones, and the factor of each node's loss."""
-
-    labels: Labels
-    loss: Floats
-    scales: Floats
-
-
 class GraphInference:
     """MAP inference for graphs, loss-augmented if there are true labels.
 
-    Flow is for two labels, and falls back to relaxed inference where weights are not submodular.
-    Graphs that `is_exact` marks always have exact inference.
+    `y_true` are these, the loss of others, and the factor of each node's loss. Flow is for two
+    labels, and falls back to relaxed inference where weights are not submodular. Graphs that
+    `is_exact` marks always have exact inference.
     """
 
     def __init__(
@@ -241,7 +234,7 @@ class GraphInference:
         graphs: Graphs,
         layout: GraphLayout,
         inference_method: str,
-        y_true: Truth | None = None,
+        y_true: tuple[Labels, Floats, Floats] | None = None,
     ) -> None:
         if inference_method == "flow" and layout.n_labels != 2:
             raise ValueError(
@@ -251,7 +244,7 @@ class GraphInference:
         self.graphs, self.layout, self.inference_method = graphs, layout, inference_method
         self.elimination = graphs.elimination(layout.n_labels, inference_method)
         self.is_exact = self.elimination.sizes >= 0
-        none = Truth(np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0))
+        none = np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0)
         self.data = GraphData(
             make_rows(graphs.X, 0.0), graphs.kind_rows, graphs.kind_ends, graphs.edge_kinds,
             graphs.edges, layout, graphs.incidence, self.elimination, *(y_true or none),
@@ -269,6 +262,17 @@ class GraphInference:
         tables = self.elimination.sizes[self.is_exact].sum() * 2.0 * layout.n_columns
         return float(scoring + messages + tables) / max(graphs.n_graphs, 1)
 
+    @cached_property
+    def most_entries(self) -> Ints:
+        """Upper bound on the entries of a cut of each graph."""
+        data, graphs, layout = self.data, self.graphs, self.layout
+        kinds = np.repeat(data.kind_ends[:-1], graphs.n_edges) + data.edge_kinds
+        of_edges = starts_of(np.diff(data.kind_rows.starts)[kinds])
+        counts = np.diff(data.rows.starts[graphs.node_ends]) + np.diff(of_edges[graphs.edge_ends])
+        counts += (layout.bias >= 0) * graphs.n_nodes
+        most: Ints = np.minimum(2 * counts, layout.n_rows * layout.n_columns)
+        return most
+
     def infer(
         self,
         weights: Floats,
@@ -284,7 +288,7 @@ class GraphInference:
         Relaxed inference starts from `messages` and leaves its own there; on `quick` graphs it is
         tried before flows, which take twice as long.
         """
-        tables = self.layout.table(weights), self.layout.pair_table(weights)
+        table = self.layout.table(weights)
         scores, bounds = np.empty((2, len(examples)))
         places = np.arange(len(examples))
         quick = np.zeros(len(examples), dtype=np.bool_) if quick is None else quick
@@ -293,17 +297,40 @@ class GraphInference:
         if self.layout.n_labels == 2 and self.inference_method in ("flow", "auto"):
             by_flow = ~self.is_exact[examples] & (~quick | (self.inference_method == "flow"))
             for k in np.flatnonzero(by_flow):
-                cut = self._cut(tables, examples[k], scratch)
+                cut = self._cut(table, examples[k], scratch)
                 if cut is not None:
                     found[starts[k] : starts[k + 1]], scores[k], bounds[k] = cut
                     places = places[places != k]
         for some, most in ((places[~quick[places]], effort), (places[quick[places]], QUICK)):
             infer_graphs(
-                self.data, *tables, examples, some, starts, found, scores, bounds,
+                self.data, table, examples, some, starts, found, scores, bounds,
                 most._replace(enough=effort.enough), *start, scratch,
             )  # fmt: skip
         self._unused.append(scratch)
         return scores, bounds
+
+    def best_labels(self, weights: Floats, threads: Threads) -> tuple[Labels, Floats]:
+        """Best labels of all nodes, and the score of each graph."""
+        everything = np.arange(self.graphs.n_graphs, dtype=np.int64)
+        labels = np.empty(int(self.graphs.node_ends[-1]), dtype=np.uint16)
+
+        def infer(part: slice) -> Floats:
+            starts = self.graphs.node_ends[part.start :]
+            return self.infer(weights, everything[part], starts, labels, ANSWER)[0]
+
+        parts = threads.shares(len(everything), self.work)
+        return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
+
+    def marginals(self, weights: Floats, temperature: float) -> list[Floats]:
+        """Marginals by ``exp(score / temperature)`` of the labels of graphs that are all exact."""
+        graphs, scratch = self.graphs, self.scratch()
+        table, n_kinds = self.layout.table(weights / temperature), np.diff(graphs.kind_ends)
+        found = []
+        for g in range(graphs.n_graphs):
+            nodes, pairs = scratch.nodes[: graphs.n_nodes[g]], scratch.pairs[: 2 * n_kinds[g]]
+            score_graph(self.data, g, table, nodes, pairs)
+            found.append(marginals_exact(self.elimination, graphs.incidence, g, nodes, pairs).nodes)
+        return found
 
     def scratch(self) -> "InferenceScratch":
         """Scratch large enough for any of the graphs."""
@@ -325,26 +352,21 @@ class GraphInference:
         at = np.full(self.graphs.n_graphs, -1, dtype=np.int64)
         return Messages(np.zeros((most, self.layout.n_columns)), at)
 
-    def _cut(
-        self, tables: tuple[Floats, Floats], g: int, scratch: "InferenceScratch"
-    ) -> tuple[Ints, float, float] | None:
+    def _cut(self, table: Floats, g: int, scratch: "InferenceScratch") -> Labelling | None:
         """Labels, score and bound of graph `g` by minimum cut; None if it is not submodular."""
         data, graphs = self.data, self.graphs
-        floor = score_graph(data, g, *tables, scratch.nodes, scratch.pairs)
+        floor = score_graph(data, g, table, scratch.nodes, scratch.pairs)
         nodes = scratch.nodes[: graphs.n_nodes[g]]
         edges = graphs.edges[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
         kinds = graphs.edge_kinds[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
         of_kinds = scratch.pairs[: 2 * (graphs.kind_ends[g + 1] - graphs.kind_ends[g]) : 2]
         if not all_submodular(of_kinds):
             return None
-        pairs = of_kinds[kinds]
-        labels, bound = best_cut(nodes, edges, pairs)
-        score = float(nodes[np.arange(len(nodes)), labels].sum())
-        score += float(pairs[np.arange(len(pairs)), labels[edges[:, 0]], labels[edges[:, 1]]].sum())
-        if score < floor:  # by rounding
-            labels[:] = data.labels[graphs.node_ends[g] : graphs.node_ends[g + 1]]
-            score = floor
-        return labels, score, max(bound, score)
+        cut = best_cut(nodes, edges, of_kinds[kinds])
+        if cut.score < floor:  # by rounding
+            y_true = data.labels[graphs.node_ends[g] : graphs.node_ends[g + 1]]
+            return Labelling(y_true.astype(np.int64), floor, max(cut.bound, floor))
+        return cut
 
 
 def _entries(X: Any) -> float:
@@ -376,7 +398,7 @@ class GraphOracle(CompiledOracle):
         self.n_features, self.output_sizes = layout.n_rows * layout.n_columns, graphs.n_nodes
         padded_loss = np.zeros((layout.n_labels, layout.n_columns))
         padded_loss[:, : layout.n_labels] = loss
-        y_true = Truth(labels.astype(np.uint16), padded_loss, scales)
+        y_true = labels.astype(np.uint16), padded_loss, scales
         self.effort = THOROUGH._replace(enough=float(enough))
         self.inference = GraphInference(graphs, layout, inference_method, y_true)
         self.exact = bool(self.inference.is_exact.all())
@@ -413,13 +435,12 @@ class GraphOracle(CompiledOracle):
         return [labels.tobytes() for labels in numbers.astype(np.uint16)]
 
     def entries_of(self, examples: Ints, starts: Ints, found: Labels) -> Entries:
-        where = self.inference.data, examples, starts, found
-        losses = np.empty(len(examples))
-        room = measure_cuts(*where, losses)
+        room = int(self.inference.most_entries[examples].sum())
         columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
         sums, met = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.uint8)
-        counts = np.zeros(len(examples), dtype=np.int64)
-        used = fill_cuts(*where, counts, columns, values, sums, met)
+        counts, losses = np.zeros(len(examples), dtype=np.int64), np.empty(len(examples))
+        where = self.inference.data, examples, starts, found
+        used = fill_cuts(*where, counts, columns, values, losses, sums, met)
         return starts_of(counts), columns[:used], values[:used], losses
 
 
@@ -517,8 +538,15 @@ class InferenceScratch(NamedTuple):
     relaxation: RelaxationScratch
 
 
+@inlined
+def pair_rows(table, layout):  # type: ignore[no-untyped-def]
+    """Weights of edges in the table, one row a feature: all pairs of labels, flat."""
+    shape = layout.n_edge_features, layout.n_labels * layout.n_columns
+    return table[layout.pairs :].reshape(shape)
+
+
 @compiled
-def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-untyped-def]
+def score_graph(data, g, table, nodes, pairs):  # type: ignore[no-untyped-def]
     """Set the (loss-augmented) scores of graph `g`; returns that of the true labels, or -inf."""
     layout, incidence = data.layout, data.incidence
     n, first = layout.n_labels, incidence.node_ends[g]
@@ -527,6 +555,7 @@ def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-un
         for m in range(layout.n_columns):
             nodes[v, m] = table[layout.bias, m] if layout.bias >= 0 else 0.0
         add_row_scores(data.rows, first + v, table, nodes[v])
+    pair_table = pair_rows(table, layout)
     for kind in range(data.kind_ends[g + 1] - data.kind_ends[g]):
         there, back = pairs[2 * kind], pairs[2 * kind + 1]
         for a in range(n):
@@ -551,12 +580,12 @@ def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-un
 
 @compiled
 def infer_graphs(  # type: ignore[no-untyped-def]
-    data, table, pair_table, examples, places, starts, found, scores, bounds, effort,
+    data, table, examples, places, starts, found, scores, bounds, effort,
     messages, message_at, scratch,
 ):  # fmt: skip
     """Write MAP labels of the graphs ``examples[places]`` to `found`, exact or relaxed.
 
-    data, table, pair_table : `GraphData`, and weights as in `GraphLayout`
+    data, table : `GraphData`, and weights as in `GraphLayout`
     examples, places, starts : ``examples[k]`` for k in `places`, its labels from ``starts[k]`` on
     found, scores, bounds : labels, and score and upper bound of each k; filled
     effort, messages, message_at : of graph ``g`` from ``message_at[g]`` on; -1 is a cold start
@@ -566,7 +595,7 @@ def infer_graphs(  # type: ignore[no-untyped-def]
     for i in range(len(places)):
         k = places[i]
         g = examples[k]
-        floor = score_graph(data, g, table, pair_table, scratch.nodes, scratch.pairs)
+        floor = score_graph(data, g, table, scratch.nodes, scratch.pairs)
         out = found[starts[k] : starts[k + 1]]
         if data.elimination.sizes[g] >= 0:
             scores[k] = best_exact(
@@ -616,37 +645,11 @@ def _pair_column(layout, a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def measure_cuts(data, examples, starts, found, losses):  # type: ignore[no-untyped-def]
-    """Set the losses of the found labels; returns an upper bound on the entries of their cuts."""
-    layout, incidence = data.layout, data.incidence
-    room = 0
-    for k in range(len(examples)):
-        g = examples[k]
-        first, at = incidence.node_ends[g], starts[k]
-        count = 0
-        total = 0.0
-        for v in range(incidence.node_ends[g + 1] - first):
-            y_true, label = data.labels[first + v], found[at + v]
-            if y_true != label:
-                count += data.rows.starts[first + v + 1] - data.rows.starts[first + v]
-                count += layout.bias >= 0
-                total += data.scales[first + v] * data.loss[y_true, label]
-        for e in range(incidence.edge_ends[g], incidence.edge_ends[g + 1]):
-            u, v = data.edges[e, 0], data.edges[e, 1]
-            if data.labels[first + u] != found[at + u] or data.labels[first + v] != found[at + v]:
-                row = data.kind_ends[g] + data.edge_kinds[e]
-                count += data.kind_rows.starts[row + 1] - data.kind_rows.starts[row]
-        room += min(2 * count, layout.n_rows * layout.n_columns)
-        losses[k] = total
-    return room
-
-
-@compiled
-def fill_cuts(data, examples, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
+def fill_cuts(data, examples, starts, found, counts, columns, values, losses, sums, met):  # type: ignore[no-untyped-def]
     """Write the cuts ``phi(x, y_true) - phi(x, found)``; returns the number of entries.
 
     data, examples, starts, found : `GraphData`, and labels of ``examples[k]`` from ``starts[k]`` on
-    counts ``(n_examples,)``, columns, values : CSR arrays of the cuts, filled
+    counts ``(n_examples,)``, columns, values, losses : the cuts, filled
     sums, met ``(n_features,)`` : scratch, zero before and after
     """
     layout, incidence = data.layout, data.incidence
@@ -657,9 +660,11 @@ def fill_cuts(data, examples, starts, found, counts, columns, values, sums, met)
         g = examples[k]
         first, at = incidence.node_ends[g], starts[k]
         used = start
+        total = 0.0
         for v in range(incidence.node_ends[g + 1] - first):
             y, z = np.int64(data.labels[first + v]), np.int64(found[at + v])
             if y != z:
+                total += data.scales[first + v] * data.loss[y, z]
                 begin = rows.starts[first + v]
                 for q in range(begin, rows.starts[first + v + 1]):
                     base = np.int64(rows.columns[q if rows.indexed else q - begin]) * width
@@ -693,5 +698,6 @@ def fill_cuts(data, examples, starts, found, counts, columns, values, sums, met)
             sums[column] = 0.0
             met[column] = 0
         counts[k] = stop - start
+        losses[k] = total
         start = stop
     return start

@@ -1,69 +1,26 @@
-"""Graph labelling as a `Problem`, and inference with trained weights."""
+"""Graph labelling as a `Problem`."""
 
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.core.threads import Threads
 from maxmargin.structures.graph.formats import stack_graphs
-from maxmargin.structures.graph.inference import Effort, Floats, Ints, marginals_exact
+from maxmargin.structures.graph.inference import Ints
 from maxmargin.structures.graph.oracle import (
+    ANSWER,
     MOST_OUTPUTS,
     GraphInference,
     GraphLayout,
     GraphOracle,
     Graphs,
-    score_graph,
 )
-
-ANSWER = Effort(passes=100, progress=0.02)
-"""Effort of relaxed inference for predictions, which starts without messages."""
-
-
-class GraphModel:
-    """Weights, and inference with them."""
-
-    def __init__(self, weights: Floats, layout: GraphLayout, inference_method: str) -> None:
-        self.weights, self.layout, self.inference_method = weights, layout, inference_method
-
-    def inference(self, graphs: Graphs, threads: Threads) -> tuple[NDArray[np.uint16], Floats]:
-        """Best labels of all nodes, and the score of each graph."""
-        inference = GraphInference(graphs, self.layout, self.inference_method)
-        everything = np.arange(graphs.n_graphs, dtype=np.int64)
-        labels = np.empty(int(graphs.node_ends[-1]), dtype=np.uint16)
-
-        def infer(part: slice) -> Floats:
-            starts = graphs.node_ends[part.start :]
-            return inference.infer(self.weights, everything[part], starts, labels, ANSWER)[0]
-
-        parts = threads.shares(graphs.n_graphs, inference.work)
-        return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
-
-    def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
-        """Marginals by ``exp(score / temperature)``; ValueError if a graph is too wide."""
-        layout = self.layout
-        infer = GraphInference(graphs, layout, "exact")
-        scratch = infer.scratch()
-        shares, row = np.empty_like(scratch.tables), np.empty(layout.n_columns)
-        scaled = self.weights / temperature
-        tables = layout.table(scaled), layout.pair_table(scaled)
-        found = []
-        for g, (n_nodes, n_edges) in enumerate(zip(graphs.n_nodes, graphs.n_edges, strict=True)):
-            score_graph(infer.data, g, *tables, scratch.nodes, scratch.pairs)
-            of_nodes = np.empty((n_nodes, layout.n_columns))
-            of_pairs = np.empty((n_edges, layout.n_labels, layout.n_columns))
-            marginals_exact(
-                infer.elimination, graphs.incidence, g, layout.n_labels, scratch.nodes,
-                scratch.pairs, of_nodes, of_pairs, scratch.labels, scratch.tables, shares, row,
-            )  # fmt: skip
-            found.append(of_nodes[:, : layout.n_labels])
-        return found
 
 
 @registered("GraphLabelling")
@@ -115,14 +72,6 @@ class GraphLabelling(Remade, Problem):
         self.n_labels, self.directed = n_labels, directed
         self.fit_intercept, self.inference_method = fit_intercept, inference_method
 
-    def parts(self) -> dict[str, Any]:
-        return {
-            "n_labels": self.n_labels,
-            "directed": self.directed,
-            "fit_intercept": self.fit_intercept,
-            "inference_method": self.inference_method,
-        }
-
     def joint_feature(self, x: Any, y: Any) -> Floats:
         graphs, layout = self._read([x])
         labels = np.eye(layout.n_columns)[np.asarray(y, dtype=np.int64)]
@@ -142,8 +91,8 @@ class GraphLabelling(Remade, Problem):
 
     def inference(self, x: Any, w: Floats) -> Ints:
         graphs, layout = self._read([x])
-        labels, _ = GraphModel(w, layout, self.inference_method).inference(graphs, Threads(1))
-        return labels.astype(np.int64)
+        inference = GraphInference(graphs, layout, self.inference_method)
+        return inference.best_labels(w, Threads(1))[0].astype(np.int64)
 
     def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Ints:
         inference = self.make_oracle([x], [y_true], np.ones(1)).inference

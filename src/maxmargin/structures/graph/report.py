@@ -5,20 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.report.answers import LabellingAnswers, PairWeights
+from maxmargin.report.answers import LabellingAnswers, PairWeights, check_words
 from maxmargin.structures.graph.formats import node_values
 
 
 class NodeAnswers(LabellingAnswers):
     """Labels of the nodes of graphs; nodes whose label is void are left out."""
 
-    estimators = ("GraphLabeler",)
     unit, position = "graph", "node"
 
-    @staticmethod
-    def pair_weights(estimator: Any) -> list[PairWeights]:
+    def pair_weights(self) -> list[PairWeights]:
         """Of the first two edge features."""
-        tables, caption = estimator.edge_coef_[:2], "Weight of neighbouring labels"
+        tables, caption = self.estimator.edge_coef_[:2], "Weight of neighbouring labels"
         which = [f", edge feature {k}" for k in range(len(tables))] if len(tables) > 1 else [""]
         return [
             PairWeights(values, f"{caption}{one}", "next to")
@@ -31,18 +29,16 @@ class NodeAnswers(LabellingAnswers):
             node_values(labels, graph, i, "labels")
             for i, (labels, graph) in enumerate(zip(y, self.X, strict=True))
         ]
-        void = self.estimator.void
-        if void is None:
+        if self.estimator.void is None:
             return y_true
-        known = [np.asarray(labels != void) for labels in y_true]
+        check_words(self.words, [len(labels) for labels in y_true], "labels")
+        known = [np.flatnonzero(labels != self.estimator.void) for labels in y_true]
         pairs = zip(self.predictions, known, strict=True)
         self.predictions = [labels[kept] for labels, kept in pairs]
         if self.words is not None:
-            self.words = [
-                [word for word, keep in zip(words, kept, strict=True) if keep]
-                for words, kept in zip(self.words, known, strict=True)
-            ]
+            pairs = zip(self.words, known, strict=True)
+            self.words = [[words[at] for at in kept] for words, kept in pairs]
         return [labels[kept] for labels, kept in zip(y_true, known, strict=True)]
 
 
-ANSWERS = (NodeAnswers,)
+ANSWERS = (("GraphLabeler", NodeAnswers),)

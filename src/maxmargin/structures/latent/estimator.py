@@ -9,17 +9,21 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import starts_of
-from maxmargin.core.inputs import as_matrix, check_loss_matrix, class_numbers, stacked_matrices
+from maxmargin.core.inputs import (
+    as_matrix,
+    check_loss_matrix,
+    check_several,
+    class_numbers,
+    costs,
+    stacked_matrices,
+)
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_features, check_labels, check_names, check_several
+from maxmargin.estimators.checks import check_features, check_labels, check_names
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
-from maxmargin.training.fit import costs
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 
 @estimator

@@ -16,16 +16,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
-from maxmargin.compiled.simd import padded
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.compiled.rows import Rows, add_row_scores, make_rows, padded
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.latent import LatentOracle
-from maxmargin.core.oracle import CompiledOracle, Entries
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import CompiledOracle, Entries, Threads
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 Codes = NDArray[np.int32]
 
 MEAN = -1

@@ -1,7 +1,7 @@
 """LinearClassifier: multi-class and binary linear SVMs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -14,17 +14,21 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import (
+    all_classes,
     as_floats,
+    check_costs,
     check_loss_matrix,
     check_per_sample,
+    check_several,
     class_numbers,
     joined_classes,
-    label_array,
 )
 from maxmargin.core.linear import (
     CrammerSinger,
     LinearProblem,
+    LinearTask,
     OneVersusRest,
     ScalarProblem,
     WestonWatkins,
@@ -33,9 +37,9 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result
 from maxmargin.data.sources import Source, widened
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights
-from maxmargin.estimators.checks import check_several
+from maxmargin.estimators.checks import check_samples
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.estimators.linear import LinearEstimator, geometry
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
@@ -45,7 +49,6 @@ from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
-    check_costs,
     refuse_with_source,
     runs_on_shards,
     train,
@@ -54,50 +57,11 @@ from maxmargin.training.partitions import Survey
 from maxmargin.training.streams import CheckedExamples, LinearStream
 from maxmargin.training.workers import fit_examples_on_shards, fit_source_on_shards
 
-Floats = NDArray[np.float64]
+FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
+ONE_VERSUS_REST = "one-vs-rest"
 
-_FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
-_ONE_VERSUS_REST = "one-vs-rest"
 _STRUCTURED = (OneSlack, DistributedDual)
 """Solvers that train any structured problem, with classes as outputs."""
-
-
-@dataclass(frozen=True)
-class _ClassTargets(Targets):
-    """Labels as class numbers, with what the chosen formulation asks of each example."""
-
-    classes: NDArray[Any]
-    labels: NDArray[np.int32]
-    margins: Floats
-    loss_matrix: Floats
-    formulation: str
-
-    @property
-    def n_outputs(self) -> int:  # type: ignore[override]
-        return 1 if len(self.classes) == 2 else len(self.classes)
-
-    def problem(self, shared: dict[str, Any]) -> LinearProblem | OneVersusRest:
-        if len(self.classes) == 2:
-            margins = self.margins * self.loss_matrix[self.labels, 1 - self.labels]
-            signs = np.where(self.labels == 1, 1.0, -1.0)
-            return ScalarProblem.hinge(signs, margins, **shared)
-        if self.formulation == _ONE_VERSUS_REST:
-            return self._one_versus_rest(**shared)
-        return _FORMULATIONS[self.formulation](
-            labels=self.labels, margins=self.margins, loss_matrix=self.loss_matrix, **shared
-        )
-
-    def _one_versus_rest(self, origin: Floats | None, **shared: Any) -> OneVersusRest:
-        parts = [
-            ScalarProblem.hinge(
-                np.where(self.labels == m, 1.0, -1.0),
-                self.margins,
-                origin=None if origin is None else origin[:, [m]],
-                **shared,
-            )
-            for m in range(len(self.classes))
-        ]
-        return OneVersusRest(tuple(parts))
 
 
 @estimator
@@ -164,7 +128,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     class_weight: Mapping[Any, float] | str | None = None
 
     _parameter_constraints = {
-        "formulation": [StrOptions({*_FORMULATIONS, _ONE_VERSUS_REST})],
+        "formulation": [StrOptions({*FORMULATIONS, ONE_VERSUS_REST})],
         "loss_matrix": ["array-like", dict, None],
         "margins": [Interval(Real, 0, None, closed="left"), dict, "array-like"],
         "class_weight": [dict, StrOptions({"balanced"}), None],
@@ -202,8 +166,9 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             return self
         if isinstance(X, Source):
             return self._fit_source(_LabelStream(self, X, y, sample_weight, margins))
-        checked = self._check(X, y, sample_weight, margins)
-        return self._fit(*checked, original_X=X)
+        rows, y, C = self._check_samples(X, y, sample_weight)
+        check_classification_targets(y)
+        return self._fit(X, rows, y, task_of_labels(self, rows, y, C, margins))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -227,12 +192,20 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         >>> bool(model.score(X[1500:] / 16, y[1500:]) > 0.85)
         True
         """
-        known = self._known_classes(classes, first=self._online is None)
-        self._check_classes(known)
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all examples at once: for partial_fit give a "
+                "dictionary of weights."
+            )
+        fixed = getattr(self, "classes_", None)
+        given = fixed if classes is None else classes
+        known = all_classes(given, None if self._online is None else fixed)
+        check_class_options(self, known)
         rows, y, C = self._check_samples(X, y, sample_weight, alone=False)
         check_classification_targets(y)
-        targets, C = self._targets(known, class_numbers(y, known), C, None, None)
-        return self._learn_online(X, rows, targets, C)
+        labels = class_numbers(y, known)
+        C = class_costs(self, known, labels, C, None)
+        return self._learn_online(X, class_task(self, rows, known, labels, C))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def path(
@@ -254,8 +227,9 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         >>> [model.C for model in models]
         [0.01, 0.1, 1.0]
         """
-        checked = self._check(X, y, sample_weight, margins)
-        return self._fit_path(*checked, original_X=X, Cs=Cs)
+        rows, y, C = self._check_samples(X, y, sample_weight)
+        check_classification_targets(y)
+        return self._fit_path(X, rows, y, task_of_labels(self, rows, y, C, margins), Cs)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores.
@@ -273,83 +247,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[numbers])
 
-    def _check(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        margins: ArrayLike | None,
-    ) -> tuple[Any, Any, _ClassTargets, Floats]:
-        """Checked features, labels, targets and costs."""
-        X, y, C = self._check_samples(X, y, sample_weight)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        self._check_classes(classes)
-        totals: Floats = np.bincount(labels, weights=C).astype(np.float64)
-        targets, C = self._targets(classes, labels, C, margins, totals)
-        if not C.any():
-            raise ValueError("class_weight leaves every example a weight of zero.")
-        return X, y, targets, C
-
-    def _check_classes(self, classes: NDArray[Any]) -> None:
-        check_several(classes, type(self).__name__)
-        if isinstance(self.class_weight, Mapping):
-            _check_keys(self.class_weight, classes.tolist())
-        if (
-            self.loss_matrix is not None
-            and len(classes) > 2
-            and self.formulation == _ONE_VERSUS_REST
-        ):
-            raise ValueError(
-                "loss_matrix has no meaning for formulation='one-vs-rest': use 'crammer-singer' "
-                "or 'weston-watkins', or leave it out."
-            )
-
-    def _targets(
-        self,
-        classes: NDArray[Any],
-        labels: NDArray[Any],
-        C: Floats,
-        margins: ArrayLike | None,
-        totals: Floats | None,
-    ) -> tuple[_ClassTargets, Floats]:
-        """Targets, and costs with the weights of the classes, whose examples cost `totals`."""
-        if self.class_weight is not None:
-            weights = _class_weights(self.class_weight, classes, totals)
-            weights = check_per_sample(weights, len(classes), "class_weight", "weights")
-            C = check_costs(C * weights[labels])
-        wanted = self.margins if margins is None else margins
-        if isinstance(wanted, Mapping):
-            wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
-        targets = _ClassTargets(
-            classes=classes,
-            labels=labels.astype(np.int32),
-            margins=check_per_sample(wanted, len(C), "margins", "margins"),
-            loss_matrix=check_loss_matrix(self.loss_matrix, classes),
-            formulation=self.formulation,
-        )
-        return targets, C
-
-    def _known_classes(self, classes: ArrayLike | None, first: bool) -> NDArray[Any]:
-        """Classes of a `partial_fit`."""
-        if self.class_weight == "balanced":
-            raise ValueError(
-                "class_weight='balanced' needs all examples at once: for partial_fit give a "
-                "dictionary of weights."
-            )
-        known: NDArray[Any] | None = getattr(self, "classes_", None)
-        if classes is None:
-            if known is None:
-                raise ValueError("classes must be passed on the first call to partial_fit.")
-            return known
-        given = np.unique(label_array(classes, "classes"))
-        if not first and known is not None and not np.array_equal(given, known):
-            raise ValueError(
-                f"classes={given.tolist()} is not the same as on the last call to partial_fit, "
-                f"which was {known.tolist()}."
-            )
-        return given
-
     classes_: NDArray[Any] = fitted()
     intercept_: Floats = fitted()
 
@@ -360,12 +257,10 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         check_weights("coef_", self.coef_, n_outputs, self.n_features_in_)
         check_weights("intercept_", self.intercept_, n_outputs)
 
-    def _set_weights(
-        self, targets: _ClassTargets, weights: Floats, intercept: Floats
-    ) -> dict[str, Any]:
+    def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
         return {
-            "classes_": targets.classes,
-            "coef_": np.array(weights.T, order="C"),
+            "classes_": task.classes,
+            "coef_": np.array(coef.T, order="C"),
             "intercept_": intercept,
         }
 
@@ -403,7 +298,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
         if metadata is not None and sp.issparse(X) and X.shape[1] < metadata["_problem"].n_inputs:
             X = widened(sp.csr_array(X), metadata["_problem"].n_inputs)
-        X, y, _ = self._check_samples(X, y, None, alone=False)
+        X, y = check_samples(X, y, type(self).__name__)
         return Encoded(X, y, len(y))
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
@@ -432,7 +327,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         return self._class_metadata(classes, totals, max(widths))
 
     def _class_metadata(self, classes: NDArray[Any], totals: Floats, width: int) -> Metadata:
-        self._check_classes(classes)
+        check_class_options(self, classes)
         if len(classes) > 2 and self.formulation != "crammer-singer":
             raise ValueError(
                 f"formulation={self.formulation!r} needs all data in one process: use "
@@ -445,9 +340,9 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
         classes, problem = metadata["classes_"], metadata["_problem"]
         labels = class_numbers(examples.y, classes)
-        targets, C = self._targets(classes, labels, C, None, metadata["_totals"])
+        C = class_costs(self, classes, labels, C, metadata["_totals"])
         oracle: Oracle = problem.make_oracle(
-            examples.X, targets.labels, 0.5 * C if len(classes) == 2 else C
+            examples.X, labels.astype(np.int32), 0.5 * C if len(classes) == 2 else C
         )
         return oracle
 
@@ -470,6 +365,97 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
     def _finish(self, X: Any, metadata: Metadata) -> None:
         """Nothing: `_fit_on_shards` knows the names of features."""
+
+
+def class_task(
+    estimator: Any,
+    X: Any,
+    classes: NDArray[Any],
+    labels: NDArray[Any],
+    C: Floats,
+    margins: ArrayLike | None = None,
+) -> LinearTask:
+    """The problem of a `LinearClassifier`, whose `labels` are numbers of the `classes`."""
+    wanted = estimator.margins if margins is None else margins
+    if isinstance(wanted, Mapping):
+        wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
+    asked = check_per_sample(wanted, len(C), "margins", "margins")
+    loss_matrix = check_loss_matrix(estimator.loss_matrix, classes)
+    two = len(classes) == 2
+    shared, root = geometry(estimator, X, 1 if two else len(classes))
+    problem: LinearProblem | OneVersusRest
+    if two:
+        signs = np.where(labels == 1, 1.0, -1.0)
+        problem = ScalarProblem.hinge(signs, asked * loss_matrix[labels, 1 - labels], C, **shared)
+    elif estimator.formulation == ONE_VERSUS_REST:
+        origin = shared.pop("origin")
+        problem = OneVersusRest(
+            tuple(
+                ScalarProblem.hinge(
+                    np.where(labels == m, 1.0, -1.0),
+                    asked,
+                    C,
+                    origin=None if origin is None else origin[:, [m]],
+                    **shared,
+                )
+                for m in range(len(classes))
+            )
+        )
+    else:
+        problem = FORMULATIONS[estimator.formulation](
+            C=C, labels=labels.astype(np.int32), margins=asked, loss_matrix=loss_matrix, **shared
+        )
+    return LinearTask(problem, root, shared["bias"], classes)
+
+
+def task_of_labels(
+    estimator: Any, X: Any, y: NDArray[Any], C: Floats, margins: ArrayLike | None
+) -> LinearTask:
+    """The problem of a `LinearClassifier` whose classes are those of `y`."""
+    classes, labels = np.unique(y, return_inverse=True)
+    check_class_options(estimator, classes)
+    totals: Floats = np.bincount(labels, weights=C).astype(np.float64)
+    C = class_costs(estimator, classes, labels, C, totals)
+    if not C.any():
+        raise ValueError("class_weight leaves every example a weight of zero.")
+    return class_task(estimator, X, classes, labels, C, margins)
+
+
+def check_class_options(estimator: Any, classes: NDArray[Any]) -> None:
+    """Refuse a single class, and parameters that do not fit the classes."""
+    check_several(classes, type(estimator).__name__)
+    weights, known = estimator.class_weight, classes.tolist()
+    if isinstance(weights, Mapping):
+        # Unless all classes have a weight: a fold may lack some.
+        strange = [key for key in weights if key not in known]
+        if strange and any(label not in weights for label in known):
+            raise ValueError(
+                f"class_weight names {strange[0]!r}, which is not one of the classes {known}: "
+                f"correct it, or give every class a weight."
+            )
+    one_by_one = len(classes) > 2 and estimator.formulation == ONE_VERSUS_REST
+    if estimator.loss_matrix is not None and one_by_one:
+        raise ValueError(
+            "loss_matrix has no meaning for formulation='one-vs-rest': use 'crammer-singer' "
+            "or 'weston-watkins', or leave it out."
+        )
+
+
+def class_costs(
+    estimator: Any, classes: NDArray[Any], labels: NDArray[Any], C: Floats, totals: Any
+) -> Floats:
+    """C of each example times the weight of its class; `totals` are the C of each class, summed."""
+    wanted = estimator.class_weight
+    if wanted is None:
+        return C
+    if isinstance(wanted, Mapping):
+        weights = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "class_weight")
+    else:
+        present = totals > 0
+        mean = totals.sum() / present.sum()
+        weights = np.where(present, mean / np.where(present, totals, 1.0), 0.0)
+    weights = check_per_sample(weights, len(classes), "class_weight", "weights")
+    return check_costs(C * weights[labels])
 
 
 def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
@@ -516,8 +502,7 @@ class _LabelStream(LinearStream):
         sample_weight: ArrayLike | None,
         margins: ArrayLike | None,
     ) -> None:
-        weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
-        super().__init__(estimator, source, y, weights)
+        super().__init__(estimator, source, y, sample_weight)
         wanted = estimator.margins if margins is None else margins
         each = not isinstance(wanted, Mapping) and np.ndim(wanted) > 0
         self.margins = as_floats(wanted, "margins") if each else None
@@ -539,35 +524,18 @@ class _LabelStream(LinearStream):
         self.totals = np.array([totals[label] for label in self.classes.tolist()])
         self.complete = True
 
-    def targets(self, examples: CheckedExamples) -> tuple[Targets, Floats] | None:
+    def task(self, examples: CheckedExamples) -> LinearTask | None:
+        classes = self.classes
         if not self.complete:
-            self.classes = joined_classes(self.classes, np.unique(examples.y))
-            if len(self.classes) < 2:
+            classes = self.classes = joined_classes(classes, np.unique(examples.y))
+            if len(classes) < 2:
                 return None
         else:
-            self.estimator._check_classes(self.classes)
-        labels = class_numbers(examples.y, self.classes)
+            check_class_options(self.estimator, classes)
+        labels = class_numbers(examples.y, classes)
         margins = None if self.margins is None else examples.of(self.margins, "margins")
-        return self.estimator._targets(self.classes, labels, examples.C, margins, self.totals)
+        C = class_costs(self.estimator, classes, labels, examples.C, self.totals)
+        return class_task(self.estimator, examples.X, classes, labels, C, margins)
 
     def end(self) -> None:
-        self.estimator._check_classes(self.classes)
-
-
-def _check_keys(class_weight: Mapping[Any, float], classes: list[Any]) -> None:
-    """Refuse weights of unknown classes, unless all classes have one: a fold may lack some."""
-    strange = [key for key in class_weight if key not in classes]
-    if strange and any(label not in class_weight for label in classes):
-        raise ValueError(
-            f"class_weight names {strange[0]!r}, which is not one of the classes {classes}: "
-            f"correct it, or give every class a weight."
-        )
-
-
-def _class_weights(wanted: Mapping[Any, float] | str, classes: NDArray[Any], totals: Any) -> Floats:
-    """Weight of each class, from the total cost of its examples if "balanced"."""
-    if not isinstance(wanted, str):
-        return as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "class_weight")
-    present = totals > 0
-    mean = totals.sum() / present.sum()
-    return np.where(present, mean / np.where(present, totals, 1.0), 0.0)
+        check_class_options(self.estimator, self.classes)

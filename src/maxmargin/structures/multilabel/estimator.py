@@ -9,18 +9,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.core.inputs import all_classes, label_array
-from maxmargin.core.threads import Threads
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import all_classes, check_k, label_array
+from maxmargin.core.oracle import Threads
 from maxmargin.estimators.base import check_classes
-from maxmargin.estimators.checks import check_features, check_k, check_rows
+from maxmargin.estimators.checks import check_features
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.multilabel.inference import LOSSES
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
 from maxmargin.structures.rows.estimator import RowEstimator
-from maxmargin.structures.rows.oracle import Codes, RowOracle
+from maxmargin.structures.rows.oracle import Codes
 from maxmargin.training.fit import Encoded, Metadata, known_metadata, runs_on_shards
 
-Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]
 
 
@@ -107,7 +107,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     """
 
     def _all_classes(self, classes: ArrayLike | None, y: Any) -> NDArray[Any] | None:
-        if known_metadata(self) is not None or _holds_sets(y):
+        if known_metadata(self) is not None or holds_sets(y):
             return super()._all_classes(classes, y)
         return None if classes is None else all_classes(classes, _columns(y))
 
@@ -116,7 +116,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
         X = check_features(X, type(self).__name__)
-        sets = _holds_sets(y)
+        sets = holds_sets(y)
         if metadata is not None and sets != metadata["_sets"]:
             forms = "matrix", "list of sets"
             raise ValueError(
@@ -124,7 +124,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             )
         if sets:
             _check_sets(y)
-        labels = y if sets else _from_matrix(y)
+        labels = y if sets else from_matrix(y)
         if X.shape[0] != len(labels):
             raise ValueError(
                 f"X has {X.shape[0]} rows but y has {len(labels)}: give one set for each."
@@ -142,17 +142,12 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         problem = LabelSets(n_features, len(classes), edges, self.loss, self.fit_intercept)
         return {"classes_": classes, "edges_": edges, "_problem": problem, "_sets": sets}
 
-    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
-        codes = _codes(examples, metadata["classes_"])
-        return self._row_oracle(examples.X, codes, C, metadata["_problem"])
-
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
-        problem, n_labels = metadata["_problem"], len(metadata["classes_"])
-        table, tables = problem.split(weights)
-        table = table[:, :n_labels]
+        coef, intercept = metadata["_problem"].coefficients(weights)
+        tables = metadata["_problem"].split(weights)[1]
         return metadata | {
-            "coef_": table[: problem.n_inputs].T.copy(),
-            "intercept_": table[-1].copy() if problem.fit_intercept else np.zeros(n_labels),
+            "coef_": coef,
+            "intercept_": intercept,
             "pair_coef_": tables.reshape(-1, 2, 2).copy(),
             "_weights": weights,
         }
@@ -208,9 +203,8 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         k_best : list of lists of (labels, score)
             Labels as in `predict`. Fewer than k where there are fewer sets.
         """
-        k, X = check_k(k), check_rows(self, X)
-        scores = self._problem.scores(X, self._weights)
-        found = self._problem.top_of(scores, self._problem.split(self._weights)[1], k)
+        k, potentials = check_k(k), self._potentials(X)
+        found = self._problem.top_of(*potentials, k)
         return [
             list(zip(self._named(sets), totals.tolist(), strict=True)) for sets, totals in found
         ]
@@ -218,10 +212,10 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Fraction of examples whose set is right as a whole, as in scikit-learn."""
         gains, bonus = self._reduced(X)
-        if _holds_sets(y):
+        if holds_sets(y):
             y_true, known = _from_sets(y, self.classes_)
         else:
-            y_true = _from_matrix(y)
+            y_true = from_matrix(y)
             known = np.ones(len(y_true), dtype=bool)
         if y_true.shape != gains.shape:
             raise ValueError(
@@ -233,9 +227,8 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     def _reduced(self, X: Any) -> tuple[Floats, Floats]:
         """Gains of labels and bonuses of edges."""
-        X = check_rows(self, X)
-        problem = self._problem
-        return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])
+        potentials = self._potentials(X)
+        return self._problem.reduced(*potentials)
 
     def _best(self, gains: Floats, bonus: Floats) -> Codes:
         with Threads(self.n_jobs) as threads:
@@ -248,12 +241,29 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             return codes
         return [set(self.classes_[row == 1].tolist()) for row in codes]
 
+    def _codes(self, examples: Encoded, classes: NDArray[Any]) -> Codes:
+        if examples.extra is None:
+            codes, known = _from_sets(examples.y, classes)
+            if not known.all():
+                i = int(np.flatnonzero(~known)[0])
+                label = next(label for label in examples.y[i] if label not in classes)
+                raise ValueError(
+                    f"y[{i}] holds {label!r}, which is not one of the classes {classes.tolist()}."
+                )
+            return codes
+        if not np.array_equal(examples.extra, classes):
+            raise ValueError(
+                f"y has the columns {examples.extra.tolist()}, but those before were "
+                f"{classes.tolist()}: they must stay the same."
+            )
+        return np.asarray(examples.y)
+
     def _edges(self, examples: Encoded, classes: NDArray[Any]) -> Edges:
         """Edges of the graph asked for."""
         n_labels = len(classes)
         if isinstance(self.graph, str):
             if self.graph == "tree":
-                return chow_liu_tree(_codes(examples, classes))
+                return chow_liu_tree(self._codes(examples, classes))
             pairs = np.triu_indices(n_labels if self.graph == "full" else 0, 1)
             return np.column_stack(pairs).astype(np.int64)
         places = {label: place for place, label in enumerate(classes.tolist())}
@@ -281,7 +291,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         return tags
 
 
-def _holds_sets(y: Any) -> bool:
+def holds_sets(y: Any) -> bool:
     """Whether `y` is a list of label sets rather than a matrix."""
     if sp.issparse(y) or hasattr(y, "columns") or not hasattr(y, "__iter__"):
         return False
@@ -298,25 +308,6 @@ def _holds_sets(y: Any) -> bool:
 def _columns(y: Any) -> NDArray[Any]:
     """Labels of a matrix: the names of its columns, or their numbers."""
     return label_array(getattr(y, "columns", np.arange(np.shape(y)[1])), "The columns of y")
-
-
-def _codes(examples: Encoded, classes: NDArray[Any]) -> Codes:
-    """Sets of labels as rows of zeros and ones; labels that are no classes are refused."""
-    if examples.extra is None:
-        codes, known = _from_sets(examples.y, classes)
-        if not known.all():
-            i = int(np.flatnonzero(~known)[0])
-            label = next(label for label in examples.y[i] if label not in classes)
-            raise ValueError(
-                f"y[{i}] holds {label!r}, which is not one of the classes {classes.tolist()}."
-            )
-        return codes
-    if not np.array_equal(examples.extra, classes):
-        raise ValueError(
-            f"y has the columns {examples.extra.tolist()}, but those before were "
-            f"{classes.tolist()}: they must stay the same."
-        )
-    return np.asarray(examples.y)
 
 
 def _check_sets(y: Sequence[Any]) -> None:
@@ -349,7 +340,7 @@ def _from_sets(y: Sequence[Any], classes: NDArray[Any]) -> tuple[Codes, NDArray[
     return codes, known
 
 
-def _from_matrix(y: Any) -> Codes:
+def from_matrix(y: Any) -> Codes:
     """A matrix of zeros and ones, checked."""
     try:
         matrix = np.asarray(y.toarray() if sp.issparse(y) else y)

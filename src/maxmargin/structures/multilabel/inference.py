@@ -10,19 +10,15 @@ Compiled routines take `gains` float64 and `y_true` int32, both ``(n, n_labels)`
 in `LOSSES` and the flag `slack`, and write `sets` int32 ``(n, n_labels)``. Scratch may be larger.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.checks import check_indices
+from maxmargin.core.arrays import Floats, Order, check_indices
 
-Floats = NDArray[np.float64]
 Sets = NDArray[np.int32]
-Order = NDArray[np.int64]
 
 MOST_LABELS = 18
 """Labels up to which all sets are enumerated in loopy graphs."""
@@ -279,21 +275,18 @@ def _merge(now, before, label, parent, bonus, trues, falses, stride):  # type: i
     falses[parent] += falses[label]
 
 
-@dataclass(frozen=True, eq=False)
 class LabelGraph:
     """Labels and edges ``(n_edges, 2)``, none twice; ValueError for cycles over too many labels."""
 
-    n_labels: int
-    edges: Any
-
-    def __post_init__(self) -> None:
-        edges = np.asarray(self.edges, dtype=np.int64).reshape(-1, 2)
-        object.__setattr__(self, "edges", edges)
-        check_indices("pairs of labels", edges, self.n_labels)
-        if not self.is_forest and self.n_labels > MOST_LABELS:
+    def __init__(self, n_labels: int, edges: ArrayLike) -> None:
+        self.n_labels = n_labels
+        self.edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+        check_indices("pairs of labels", self.edges, n_labels)
+        self._rooted = self._find_roots()
+        if not self.is_forest and n_labels > MOST_LABELS:
             raise ValueError(
                 f"The pairs of labels form a cycle, and then all sets of labels are enumerated, "
-                f"for at most {MOST_LABELS} labels, but there are {self.n_labels}: use "
+                f"for at most {MOST_LABELS} labels, but there are {n_labels}: use "
                 f"graph='tree', graph='independent', or pairs that form no cycle."
             )
 
@@ -301,8 +294,7 @@ class LabelGraph:
     def is_forest(self) -> bool:
         return self._rooted is not None
 
-    @cached_property
-    def _rooted(self) -> "tuple[Order, Order, Order] | None":
+    def _find_roots(self) -> tuple[Order, Order, Order] | None:
         """Every label's parent and the edge to it, -1 at a root; all labels, leaves first."""
         neighbours: list[list[tuple[int, int]]] = [[] for _ in range(self.n_labels)]
         for edge, (a, b) in enumerate(self.edges.tolist()):

@@ -9,12 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.checks import check_indices
+from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.registry import registered
 from maxmargin.structures.multilabel.inference import LOSSES, MOST_LABELS, LabelGraph, count_loss
 from maxmargin.structures.rows.oracle import Codes, RowProblem, as_row
-
-Floats = NDArray[np.float64]
 
 _MOST_STORED = 1 << 20
 """Labels of a problem in a file, where nothing but a number says how many there are."""
@@ -127,7 +125,7 @@ class LabelSets(RowProblem):
 
     def k_best(self, x: Any, w: Floats, k: int) -> list[Codes]:
         """The k best sets, best first."""
-        return list(self.top_of(self.scores(as_row(x)[None], w), self.split(w)[1], k)[0][0])
+        return list(self.top_of(*self.potentials(as_row(x)[None], w), k)[0][0])
 
     def top_of(self, scores: Floats, extras: Floats, k: int) -> list[tuple[Codes, Floats]]:
         """The k best sets of each row of scores, best first, and their scores."""

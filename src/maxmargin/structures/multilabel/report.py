@@ -3,29 +3,21 @@
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from maxmargin.report.answers import (
-    Answers,
-    ClassScore,
-    PairWeights,
-    counted_score,
-    side_by_side,
-    worst,
-)
+from maxmargin.core.arrays import Floats
+from maxmargin.report.answers import Answers, ClassScore, PairWeights, class_scores, side_by_side
 from maxmargin.report.markup import Markup, joined, tag
+from maxmargin.structures.multilabel.estimator import from_matrix, holds_sets
 
 
 class SetAnswers(Answers):
     """A set of labels for each example."""
 
-    estimators = ("MultilabelClassifier",)
     legend = "Labels that the other set does not have are marked."
 
-    @staticmethod
-    def pair_weights(estimator: Any) -> list[PairWeights]:
-        n, pair = len(estimator.classes_), estimator.pair_coef_
+    def pair_weights(self) -> list[PairWeights]:
+        estimator, n = self.estimator, len(self.estimator.classes_)
+        pair = estimator.pair_coef_
         if not len(estimator.edges_):
             return []
         values = np.zeros((n, n))
@@ -35,61 +27,44 @@ class SetAnswers(Answers):
         caption = "Weight of two labels being present or absent together"
         return [PairWeights(values, caption, "with")]
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def compare(self) -> None:
+        from sklearn.preprocessing import MultiLabelBinarizer
+
         self.y_true, self.predictions = self._sets(self.y), self._sets(self.predictions)
+        unseen = frozenset().union(*self.y_true) - self.places.keys()
+        # A column of zeros at the end: a matrix of one column would be no sets to scikit-learn.
+        binarizer = MultiLabelBinarizer(classes=[*self.places, *unseen, None], sparse_output=True)
+        self._matrices = [binarizer.fit_transform(one) for one in (self.y_true, self.predictions)]
 
     def _sets(self, Y: Any) -> list[frozenset[Any]]:
         """Labels of each example, whether they came as sets or as zeros and ones."""
-        if sp.issparse(Y):
-            Y = Y.toarray()
-        classes: NDArray[Any] = self.estimator.classes_
-        if hasattr(Y, "iloc"):
-            Y = np.asarray(Y)
-        if isinstance(Y, np.ndarray) and Y.ndim == 2:
-            return [frozenset(classes[row != 0].tolist()) for row in Y]
-        if len(Y) and isinstance(Y[0], list | tuple) and not any(isinstance(v, str) for v in Y[0]):
-            return [frozenset(classes[np.asarray(row) != 0].tolist()) for row in Y]
-        return [frozenset(labels) for labels in Y]
+        if holds_sets(Y):
+            return [frozenset(labels) for labels in Y]
+        classes = self.estimator.classes_
+        return [frozenset(classes[row == 1].tolist()) for row in from_matrix(Y)]
 
     def more_scores(self) -> list[tuple[str, float]]:
-        pairs = list(zip(self.y_true, self.predictions, strict=True))
-        n = max(len(pairs), 1)
-        correct = sum(len(y & z) for y, z in pairs)
-        both = sum(len(y) + len(z) for y, z in pairs)
+        from sklearn.metrics import accuracy_score, f1_score
+
+        exact = accuracy_score(*self._matrices)
+        f1 = f1_score(*self._matrices, average="micro", zero_division=1.0)
         return [
-            (
-                "Fraction of examples all of whose labels are correct",
-                sum(y == z for y, z in pairs) / n,
-            ),
-            ("Wrong or missed labels per example", sum(len(y ^ z) for y, z in pairs) / n),
-            ("F1 over the labels of all examples", 2 * correct / both if both else 1.0),
+            ("Fraction of examples all of whose labels are correct", float(exact)),
+            ("Wrong or missed labels per example", float(self.losses().mean())),
+            ("F1 over the labels of all examples", float(f1)),
         ]
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
-        found = []
-        for name in self.estimator.classes_.tolist():
-            true = np.array([name in labels for labels in self.y_true])
-            said = np.array([name in labels for labels in self.predictions])
-            found.append(
-                counted_score(name, int((true & said).sum()), int(said.sum()), int(true.sum()))
-            )
-        return [("Scores of each label", found)]
+        y_true, said = self._matrices
+        return [("Scores of each label", class_scores(y_true, said, list(self.places)))]
 
-    def mistakes(self, most: int) -> list[Markup]:
-        pairs = list(zip(self.y_true, self.predictions, strict=True))
-        losses = np.array([float(len(y ^ z)) for y, z in pairs])
-        return [
-            self.item(
-                i,
-                f"{losses[i]:.0f} wrong or missed",
-                side_by_side(
-                    _marked(self.y_true[i], self.predictions[i]),
-                    _marked(self.predictions[i], self.y_true[i]),
-                ),
-            )
-            for i in worst(losses, most)
-        ]
+    def losses(self) -> Floats:
+        pairs = zip(self.y_true, self.predictions, strict=True)
+        return np.array([float(len(y ^ z)) for y, z in pairs])
+
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        y, z = self.y_true[i], self.predictions[i]
+        return f"{loss:.0f} wrong or missed", side_by_side(_marked(y, z), _marked(z, y))
 
 
 def _marked(labels: frozenset[Any], others: frozenset[Any]) -> Markup:
@@ -104,4 +79,4 @@ def _marked(labels: frozenset[Any], others: frozenset[Any]) -> Markup:
     )
 
 
-ANSWERS = (SetAnswers,)
+ANSWERS = (("MultilabelClassifier", SetAnswers),)

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.core.checks import check_shape
+from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import all_classes, check_loss_matrix, label_array
 from maxmargin.core.registry import registered
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
-from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle
+from maxmargin.structures.rows.oracle import ClassProblem, Codes
 from maxmargin.training.fit import Encoded, Metadata
-
-Floats = NDArray[np.float64]
 
 _POWERS = {"absolute": 1, "squared": 2}
 
@@ -54,15 +52,7 @@ class Ordinal(ClassProblem):
     def __init__(self, n_features: int, n_classes: int, loss_matrix: Floats | None = None) -> None:
         if loss_matrix is None:
             loss_matrix = distances(n_classes)
-        check_shape("the loss matrix", loss_matrix, n_classes, n_classes)
-        super().__init__(loss_matrix, n_features, 1, n_classes - 1, fit_intercept=False)
-
-    def parts(self) -> dict[str, Any]:
-        return {
-            "n_features": self.n_inputs,
-            "n_classes": self.n_classes,
-            "loss_matrix": self.loss_matrix,
-        }
+        super().__init__(n_classes, loss_matrix, n_features, 1, n_classes - 1, fit_intercept=False)
 
     def factors(self, codes: Codes) -> Codes:
         return codes
@@ -174,9 +164,8 @@ class OrdinalClassifier(RowClassifier):
         problem = Ordinal(examples.X.shape[1], len(classes), loss_matrix)
         return {"classes_": classes, "loss_matrix_": loss_matrix, "_problem": problem}
 
-    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
-        ranks = _ranks(examples.y, metadata["classes_"])
-        return self._row_oracle(examples.X, ranks[:, None], C, metadata["_problem"])
+    def _codes(self, examples: Encoded, classes: NDArray[Any]) -> Codes:
+        return _ranks(examples.y, classes)[:, None]
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         table, thresholds = metadata["_problem"].split(weights)

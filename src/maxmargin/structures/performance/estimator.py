@@ -11,17 +11,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.inputs import check_bias
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import check_bias, check_costs, check_lengths
 from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
+from maxmargin.estimators.checks import check_features, check_labels, check_rows
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
 from maxmargin.structures.ranking.oracle import PairOracle
-from maxmargin.training.fit import check_costs, make_solver, train_oracle
+from maxmargin.training.fit import make_solver, train_oracle
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 NOTHING = 0.01
@@ -137,8 +137,8 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         if self.beta != 1.0 and self.loss != "f1":
             raise ValueError(f"loss={self.loss!r} takes no beta: it is for 'f1'.")
         given, X = X, check_features(X, type(self).__name__)
-        classes, positive = self._classes(X, y)
-        n = X.shape[0]
+        classes, y_positive, positive = self._classes(X, y)
+        n, d = X.shape
         C, ends = check_costs(np.array([float(self.C) * n])), np.array([0, n])
         learns_bias = self.fit_intercept and self.loss in ("f1", "error")
         bias = float(self.intercept_scaling) if learns_bias else 0.0
@@ -153,22 +153,19 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             oracle = TableOracle(X, positive, ends, C, measure, bias)
 
         def attributes(weights: Floats) -> dict[str, Any]:
-            coef = weights[: X.shape[1]]
+            intercept = 0.0
             if learns_bias:
                 intercept = bias * weights[-1]
             elif self.fit_intercept:
-                intercept = -self._threshold(np.ravel(X @ coef), positive)
-            else:
-                intercept = 0.0
+                intercept = -self._threshold(np.ravel(X @ weights[:d]), positive)
             return {
                 "classes_": classes,
                 "pos_label_": y_positive,
-                "coef_": coef[None],
+                "coef_": weights[None, :d],
                 "intercept_": np.array([intercept]),
-                "n_features_in_": X.shape[1],
+                "n_features_in_": d,
             }
 
-        y_positive = classes[1] if self.pos_label is None else self.pos_label
         train_oracle(self, make_solver(self.solver), oracle, X, y, attributes)
         validate_data(self, given, skip_check_array=True)
         without = oracle.primal(np.zeros(oracle.n_features))
@@ -238,8 +235,8 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         hits = np.count_nonzero(positive[np.argsort(-scores, kind="stable")[:called]])
         return float(hits / (n_positive if self.loss == "recall@k" else called))
 
-    def _classes(self, X: Any, y: Any) -> tuple[NDArray[Any], Flags]:
-        """The two classes, and which rows are positive."""
+    def _classes(self, X: Any, y: Any) -> tuple[NDArray[Any], Any, Flags]:
+        """The two classes, the positive one, and which rows are positive."""
         name = type(self).__name__
         labels = check_labels(y, name)
         check_lengths(X, labels)
@@ -256,7 +253,8 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             raise ValueError(
                 f"pos_label is {self.pos_label!r}, but y holds {first!r} and {second!r}."
             )
-        return classes, labels == (classes[1] if self.pos_label is None else self.pos_label)
+        y_positive = classes[1] if self.pos_label is None else self.pos_label
+        return classes, y_positive, labels == y_positive
 
     def _threshold(self, scores: Floats, positive: Flags) -> float:
         """Score above which rows are called positive, for losses that do not depend on it."""

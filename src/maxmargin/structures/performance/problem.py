@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.compile import compiled
+from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import Problem
-from maxmargin.core.threads import Threads
 from maxmargin.structures.rows.oracle import RowSumOracle, stacked_rows
 
 
@@ -92,8 +93,6 @@ def worst_at_k(positive, negative, k, worth):  # type: ignore[no-untyped-def]
     return best_hits, k - best_hits, best
 
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Packed = NDArray[np.uint8]
 
@@ -122,10 +121,12 @@ class Measure(NamedTuple):
             )
         return called
 
-    def loss(self, hits: int, alarms: int, n_positive: int, n: int) -> float:
-        """Loss of a table; for the measures at k, what is missing to the best that k rows allow."""
+    def loss_of(self, y_true: Flags, called: Flags) -> float:
+        """Loss of a labelling; for the measures at k, what it lacks of the best with k rows."""
+        n_positive = int(y_true.sum())
+        hits, alarms = int((called & y_true).sum()), int((called & ~y_true).sum())
         if self.name == "error":
-            return (n_positive - hits + alarms) / n
+            return (n_positive - hits + alarms) / len(y_true)
         if self.name == "f1":
             square = self.beta**2
             return 1.0 - (1.0 + square) * hits / (hits + alarms + square * n_positive)
@@ -140,10 +141,6 @@ class Measure(NamedTuple):
         n_missed, n_alarms = int(missed.sum()), int(alarms.sum())
         wrong = min(n_missed, n_alarms) / len(y_true)
         return np.asarray(missed * (wrong / max(n_missed, 1)) - alarms * (wrong / max(n_alarms, 1)))
-
-    def loss_of(self, y_true: Flags, called: Flags) -> float:
-        hits, alarms = int((called & y_true).sum()), int((called & ~y_true).sum())
-        return self.loss(hits, alarms, int(y_true.sum()), len(y_true))
 
     def worst(self, y_true: Flags, scores: Floats) -> Flags:
         """Loss-augmented inference: the most violating labelling, or the true one."""
@@ -249,9 +246,10 @@ class TableOracle(RowSumOracle):
         self.output_sizes = (self.sizes + 7) // 8
         self.y_true = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
 
-    def labels(self, output: bytes, example: int) -> Flags:
+    def labels(self, output: bytes | Packed, example: int) -> Flags:
         """The labels of an output; outputs have a bit for each row."""
-        return self._unpacked(np.frombuffer(output, dtype=np.uint8), example)
+        bits = np.frombuffer(output, dtype=np.uint8)
+        return np.unpackbits(bits, count=len(self.y_true[example])).astype(np.bool_)
 
     def infer_from(
         self, scores: Floats, rows: Order, examples: Order, starts: Order, found: Packed
@@ -265,12 +263,9 @@ class TableOracle(RowSumOracle):
         losses: Floats,
     ) -> None:  # fmt: skip
         for k, b in enumerate(examples.tolist()):
-            y_true, called = self.y_true[b], self._unpacked(found[starts[k] : starts[k + 1]], b)
+            y_true, called = self.y_true[b], self.labels(found[starts[k] : starts[k + 1]], b)
             coef[rows[k] : rows[k + 1]] = self.measure.coefficients(y_true, called)
             losses[k] = self.measure.loss_of(y_true, called)
-
-    def _unpacked(self, packed: Packed, example: int) -> Flags:
-        return np.unpackbits(packed, count=len(self.y_true[example])).astype(np.bool_)
 
 
 def _flags(y: ArrayLike) -> Flags:

@@ -5,24 +5,19 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.checks import check_shape
-from maxmargin.core.inputs import LARGEST, as_floats, first_immoderate
-from maxmargin.core.threads import Threads
-from maxmargin.estimators.checks import check_k
+from maxmargin.core.arrays import Floats, check_shape
+from maxmargin.core.inputs import as_floats, check_k, complaint, costs, first_immoderate
+from maxmargin.core.oracle import Threads
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
-from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
-from maxmargin.training.fit import costs
-
-Floats = NDArray[np.float64]
+from maxmargin.structures.pose.problem import TURN, PoseOracle, PoseProblem, angular_distance
 
 
 def check_images(images: Any) -> list[Floats]:
@@ -39,14 +34,8 @@ def check_images(images: Any) -> list[Floats]:
             )
         found = first_immoderate(array)
         if found is not None:
-            row, column, value = found
-            at = f"at row {row}, column {column}"
-            if not np.isfinite(value):
-                raise ValueError(f"Image {i} has NaN or infinity {at}: replace such values.")
-            raise ValueError(
-                f"Image {i} has {value:g} {at}, but squares of numbers beyond {LARGEST:g} "
-                f"overflow: scale the grey values, to about 1."
-            )
+            place = f"row {found[0]}, column {found[1]}"
+            raise ValueError(complaint(found[2], f"Image {i}", place, "PoseEstimator"))
         checked.append(array)
     return checked
 
@@ -213,9 +202,9 @@ class PoseEstimator(KernelEstimator):
         C = costs(self, len(images), sample_weight)
         windows = self._windows(problem.grid, images)
         on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, y_true, strict=True))]
-        oracle = PoseOracle(problem, windows, on_grid, C, self.rescaling)
-        solver = SOLVER if self.solver == "auto" else self.solver
-        return self._fit_oracle(oracle, problem, solver, images, y_true)
+        oracle = PoseOracle(problem, windows, on_grid, C, rescaling=self.rescaling)
+        self._fit_oracle(oracle, SOLVER, images, y_true)
+        return self
 
     _problem: PoseProblem = fitted()
 

@@ -5,12 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, zoom
 
+from maxmargin.core.arrays import Floats
 from maxmargin.core.registry import registered
-
-Floats = NDArray[np.float64]
 
 BLOCK = 2
 """Cells along the side of a block."""
@@ -172,38 +170,35 @@ class ImageWindows:
     def __init__(self, grid: WindowGrid, blocks: list[Floats]) -> None:
         self.grid, self.blocks = grid, blocks
         high, wide = grid.shape
-        self._levels, self._views = [], []
-        boxes, scales = [], []
+        self._views: dict[float, Floats] = {}
+        boxes, scales = [np.zeros((0, 4))], [np.zeros(0)]
         for scale, level in zip(grid.scales, blocks, strict=True):
             rows, columns = level.shape[0] - high + 1, level.shape[1] - wide + 1
             if rows < 1 or columns < 1:
                 continue
             view = sliding_window_view(level, (high, wide), axis=(0, 1))  # type: ignore[call-overload]
-            self._levels.append(scale)
-            self._views.append(view.transpose(0, 1, 3, 4, 2))
+            self._views[scale] = view.transpose(0, 1, 3, 4, 2)
             left = scale * grid.cell * np.tile(np.arange(columns), rows)
             top = scale * grid.cell * np.repeat(np.arange(rows), columns)
             right, bottom = left + scale * grid.width, top + scale * grid.height
             boxes.append(np.column_stack([left, top, right, bottom]))
             scales.append(np.full(rows * columns, scale))
-        self.boxes = np.concatenate(boxes) if boxes else np.zeros((0, 4))
-        self.scales = np.concatenate(scales) if scales else np.zeros(0)
+        self.boxes, self.scales = np.concatenate(boxes), np.concatenate(scales)
 
     def __len__(self) -> int:
         return len(self.scales)
 
     def features(self) -> Floats:
         """Features of all windows, ``(n_windows, n_features)``."""
-        levels = [view.reshape(-1, self.grid.n_features) for view in self._views]
+        levels = [view.reshape(-1, self.grid.n_features) for view in self._views.values()]
         return levels[0] if len(levels) == 1 else np.concatenate(levels)
 
     def feature(self, pose: Pose) -> Floats:
         """Features ``(n_features,)`` of the window of a pose, which must be one of the grid."""
-        level = self._levels.index(pose.scale)
         step = pose.scale * self.grid.cell
         row = round((pose.y - 0.5 * pose.scale * self.grid.height) / step)
         column = round((pose.x - 0.5 * pose.scale * self.grid.width) / step)
-        return np.asarray(self._views[level][row, column].reshape(-1))
+        return np.asarray(self._views[pose.scale][row, column].reshape(-1))
 
     def pose(self, window: int, angle: float) -> Pose:
         """A window with an angle, as a pose."""

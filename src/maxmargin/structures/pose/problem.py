@@ -12,25 +12,96 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.kernel import Candidates, Kernel, KernelProblem, LinearKernel
+from maxmargin.core.kernel import Candidates, Kernel, KernelProblem
 from maxmargin.core.kernel_oracle import KernelModel, KernelOracle
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.core.threads import Threads
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
-from maxmargin.structures.pose.inference import (
-    TURN,
-    angular_distance,
-    best_angles,
-    wrapped_gaussian,
-)
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
+TURN = 2.0 * np.pi
+
+_NEGLIGIBLE = 37.0
+"""``exp`` of minus this is below the rounding of one."""
+
+_MOST_VALUES = 2_000_000
+"""Kernel values that are held at the same time."""
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def angular_distance(a: Floats, b: Floats) -> Floats:
+    """Distance between angles on the circle, at most pi."""
+    return np.asarray(np.abs(np.mod(np.subtract(a, b) + np.pi, TURN) - np.pi))
+
+
+def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
+    """``sum_k exp(-gamma (d + 2 pi k)^2)`` over integers k, over its value at zero; ``|d| <= pi``.
+
+    The RBF of the angular distance itself is not positive semi-definite, for its kink at pi; the
+    two differ by about ``exp(-10 gamma)``.
+    """
+    reach = math.sqrt(_NEGLIGIBLE / gamma)
+    most = max(0, math.ceil((reach / np.pi - 1.0) / 2.0))
+    values = np.zeros_like(distances)
+    at_zero = 0.0
+    for k in range(-most, most + 1):
+        values += np.exp(-gamma * (distances + TURN * k) ** 2)
+        at_zero += math.exp(-gamma * (TURN * k) ** 2)
+    return np.asarray(values / at_zero)
+
+
+def best_angles(
+    factors: Floats, centres: Floats, gamma: float, start: Floats, reach: float
+) -> tuple[Floats, Floats]:
+    """Maxima within `reach` of ``start[i]``: the angles, from 0 to 2 pi, and their scores.
+
+    Row i scores ``sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``, maximised on a grid
+    finer than the kernel is wide, then by golden-section search.
+    """
+    angles, scores = np.empty(len(start)), np.empty(len(start))
+    step = min(reach / 4.0, 0.25 / math.sqrt(2.0 * gamma))
+    offsets = np.linspace(-reach, reach, 2 * math.ceil(reach / step) + 1)
+    at_once = max(1, _MOST_VALUES // max(1, len(offsets) * len(centres)))
+    for first in range(0, len(start), at_once):
+        some = slice(first, first + at_once)
+        angles[some], scores[some] = _best(factors[some], centres, gamma, start[some], offsets)
+    return np.mod(angles, TURN), scores
+
+
+def _best(
+    factors: Floats, centres: Floats, gamma: float, start: Floats, offsets: Floats
+) -> tuple[Floats, Floats]:
+    """`best_angles` of some rows, with the grid of `offsets`."""
+
+    def score(angles: Floats) -> Floats:
+        """Scores of some angles for each row."""
+        distances = np.mod(angles[:, :, None] - centres + np.pi, TURN) - np.pi
+        return np.asarray(np.einsum("nl,nml->nm", factors, wrapped_gaussian(distances, gamma)))
+
+    everyone = np.arange(len(start))
+    grid = start[:, None] + offsets
+    values = score(grid)
+    at = values.argmax(axis=1)
+    best, highest = grid[everyone, at], values[everyone, at]
+    low = grid[everyone, np.maximum(at - 1, 0)]
+    high = grid[everyone, np.minimum(at + 1, len(offsets) - 1)]
+    width = float((high - low).max(initial=0.0))
+    while width > 1e-9:
+        inner = np.column_stack([high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)])
+        left, right = score(inner).T
+        rises = left < right
+        low, high = np.where(rises, inner[:, 0], low), np.where(rises, high, inner[:, 1])
+        width *= _GOLDEN
+    middle = (low + high) / 2.0
+    value = score(middle[:, None])[:, 0]
+    better = value > highest  # at an end of the range, the end itself may be the highest
+    return np.where(better, middle, best), np.where(better, value, highest)
+
 
 _MOST_STORED = 1 << 16
 """Angles of a problem in a file, where nothing but a number says how many there are."""
@@ -98,19 +169,11 @@ class PoseProblem(Remade, KernelProblem):
         gamma: float | None = None,
         angle_weight: float = 0.5,
     ) -> None:
-        self.grid, self.angle_weight = grid, angle_weight
+        self.grid, self.n_angles, self.angle_weight = grid, n_angles, angle_weight
         self.angles: Floats = TURN / n_angles * np.arange(n_angles, dtype=np.float64)
         self.gamma = 0.5 / self.spacing**2 if gamma is None else gamma
         self.label_kernel = AngleKernel(self.gamma)
         self._labels = self.angles[:, None]
-
-    def parts(self) -> dict[str, Any]:
-        return {
-            "grid": self.grid,
-            "n_angles": len(self.angles),
-            "gamma": self.gamma,
-            "angle_weight": self.angle_weight,
-        }
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:
@@ -168,28 +231,17 @@ class PoseOracle(KernelOracle):
 
     inputs_at_once = 1
 
-    def __init__(
-        self,
-        problem: PoseProblem,
-        X: Sequence[ImageWindows],
-        Y: Sequence[Pose],
-        C: Floats,
-        rescaling: str = "margin",
-    ) -> None:
-        super().__init__(problem, X, Y, C, LinearKernel(), rescaling)
-
     @property
     def content(self) -> Any:
-        problem, blocks = self.problem, [windows.blocks for windows in self.X]
-        settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
-        return settings, blocks, self.Y, self.C, self.by_slack
+        blocks = [windows.blocks for windows in self.X]
+        return self.problem.parts(), blocks, self.Y, self.C, self.by_slack
 
     def _own_scores(self, model: KernelModel, examples: Order, threads: Threads) -> Floats:
         # In one product of matrices, whose rounding does not depend on the number of threads.
         return super()._own_scores(model, examples, Threads(1))
 
 
-_NEGLIGIBLE = 21.0
+_NEGLIGIBLE_ORDER = 21.0
 """``exp`` of minus this bounds the first term of the Fourier series that is dropped."""
 
 
@@ -202,7 +254,7 @@ class LinearPoses(Problem):
     def __init__(self, poses: PoseProblem) -> None:
         self.poses = poses
         gamma = poses.gamma
-        self._orders = np.arange(1, math.ceil(math.sqrt(4.0 * gamma * _NEGLIGIBLE)) + 1)
+        self._orders = np.arange(1, math.ceil(math.sqrt(4.0 * gamma * _NEGLIGIBLE_ORDER)) + 1)
         powers = np.r_[1.0, 2.0 * np.exp(-(self._orders**2) / (4.0 * gamma))]
         self._amplitudes = np.sqrt(powers / powers.sum())
         self._of_angles = self.waves(poses.angles)

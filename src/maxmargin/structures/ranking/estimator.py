@@ -10,11 +10,12 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import starts_of
-from maxmargin.core.inputs import as_floats
+from maxmargin.core.inputs import as_floats, check_lengths
 from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_weights
-from maxmargin.estimators.checks import check_features, check_lengths, check_rows, one_sentence
+from maxmargin.estimators.checks import check_features, check_rows, one_sentence
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
@@ -25,9 +26,6 @@ from maxmargin.training.fit import (
     known_metadata,
     partial_fit,
 )
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 MOST_RELEVANCE = 1000.0
 """Higher relevance would have an infinite gain."""

@@ -154,27 +154,21 @@ def _query(parts: list[str]) -> str:
 
 
 def _features(parts: list[str], n_features: int | None) -> dict[int, float]:
-    """Values by columns, in ascending order."""
+    """Values by columns, in ascending order; a column is one less than the number of a feature."""
+    most = 2**31 - 1 if n_features is None else n_features
     found: dict[int, float] = {}
     for part in parts:
         name, _, value = part.partition(":")
         if name == "cost":
             raise ValueError("documents of queries have no cost:")
-        column = _column(name, n_features)
-        if column in found:
-            raise ValueError(f"feature {column + 1} stands twice in the line")
-        found[column] = _finite(value)
+        if not (name.isascii() and name.isdigit()) or not name.strip("0"):
+            raise ValueError(f"{name!r:.50} is no number of a feature, which are 1, 2 and so on")
+        if len(name) > 18 or int(name) > most:
+            raise ValueError(f"feature {name:.50} is beyond the last, {most}")
+        if int(name) - 1 in found:
+            raise ValueError(f"feature {int(name)} stands twice in the line")
+        found[int(name) - 1] = _finite(value)
     return found if list(found) == sorted(found) else dict(sorted(found.items()))
-
-
-def _column(name: str, n_features: int | None) -> int:
-    """Column of a feature by its number, which is one more."""
-    most = 2**31 - 1 if n_features is None else n_features
-    if not (name.isascii() and name.isdigit()) or not name.strip("0"):
-        raise ValueError(f"{name!r:.50} is no number of a feature, which are 1, 2 and so on")
-    if len(name) > 18 or int(name) > most:
-        raise ValueError(f"feature {name:.50} is beyond the last, {most}")
-    return int(name) - 1
 
 
 def _query_ids(queries: list[str]) -> NDArray[Any]:

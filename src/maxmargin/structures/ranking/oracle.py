@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import starts_of
-from maxmargin.core.oracle import Floats, Order
 from maxmargin.structures.rows.oracle import RowSumOracle
 
 Found = NDArray[np.int32]

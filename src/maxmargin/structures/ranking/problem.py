@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.oracle import Floats, Order
+from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import Problem
-from maxmargin.core.threads import Threads
 from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
 from maxmargin.structures.rows.oracle import RowSumOracle, stacked_rows
 

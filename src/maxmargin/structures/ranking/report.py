@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.report.answers import Answers, side_by_side, worst
-from maxmargin.report.markup import Markup, plural, tag
+from maxmargin.core.arrays import Floats
+from maxmargin.report.answers import Answers, side_by_side
+from maxmargin.report.markup import plural, tag
 from maxmargin.structures.ranking.estimator import query_rows
 from maxmargin.structures.ranking.problem import average_precision, ndcg, precision_at
 
@@ -17,14 +18,14 @@ MOST_PLACES, FIRST_PLACES = 20, 5
 class RankedAnswers(Answers):
     """Documents in an order."""
 
-    estimators = ("Ranker",)
     unit = "query"
     legend = (
         "Relevance of the documents from the first rank on: in the ideal order, and as predicted."
     )
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    words_above = False  # they are those of documents
+
+    def compare(self) -> None:
         self.y_true = np.asarray(self.y, dtype=float)
         self.groups = None if self.groups is None else np.asarray(self.groups)
         self.queries = query_rows(self.groups, len(self.predictions))
@@ -48,51 +49,34 @@ class RankedAnswers(Answers):
             for name, measure in measures.items()
         ]
 
-    def mistakes(self, most: int) -> list[Markup]:
-        losses = np.array([self._lost(rows) for rows in self.queries])
+    def losses(self) -> Floats:
+        """One minus NDCG; zero where no order is better than another."""
         found = []
-        for i in worst(losses, most):
-            y_true, scores = self._of(self.queries[i])
-            best = np.sort(y_true)[::-1]
-            ours = y_true[np.argsort(-scores, kind="stable")]
-            found.append(
-                self.item(
-                    i,
-                    f"NDCG of the first 10 is {1.0 - losses[i]:.3f}",
-                    side_by_side(_places(best), _places(ours)),
-                    self._first(self.queries[i]),
-                )
-            )
-        return found
+        for rows in self.queries:
+            y_true, scores = self._of(rows)
+            same = y_true.min() == y_true.max()
+            found.append(0.0 if same else 1.0 - ndcg(y_true, scores, 10))
+        return np.array(found)
+
+    def mistake(self, i: int, loss: float) -> tuple[Any, ...]:
+        rows = self.queries[i]
+        y_true, scores = self._of(rows)
+        order = np.argsort(-scores, kind="stable")
+        pair = side_by_side(_places(np.sort(y_true)[::-1]), _places(y_true[order]))
+        first = None
+        if self.words is not None:
+            shown = order[:FIRST_PLACES]
+            lines = [f"{self.words_of(rows[at])} (relevance {y_true[at]:g})" for at in shown]
+            first = tag("ol", *(tag("li", line) for line in lines))
+        return f"NDCG of the first 10 is {1.0 - loss:.3f}", pair, first
 
     def name(self, i: int) -> str:
         """The query, by its own name if it has one."""
         named = len(self.groups) == len(self.y_true)
         return str(self.groups[self.queries[i][0]]) if named else super().name(i)
 
-    def shown(self, i: int) -> str:
-        """Nothing: words are those of documents."""
-        return ""
-
-    def _first(self, rows: Any) -> Markup | None:
-        """What readers should see of the documents in the first places."""
-        if self.words is None:
-            return None
-        y_true, scores = self._of(rows)
-        order = np.argsort(-scores, kind="stable")[:FIRST_PLACES]
-        lines = [
-            f"{super(RankedAnswers, self).shown(rows[at])} (relevance {y_true[at]:g})"
-            for at in order
-        ]
-        return tag("ol", *(tag("li", line) for line in lines))
-
     def _of(self, rows: Any) -> tuple[Any, Any]:
         return self.y_true[rows], self.predictions[rows]
-
-    def _lost(self, rows: Any) -> float:
-        """One minus NDCG; zero where no order is better than another."""
-        y_true, scores = self._of(rows)
-        return 0.0 if y_true.min() == y_true.max() else 1.0 - ndcg(y_true, scores, 10)
 
 
 def _places(relevance: Any) -> str:
@@ -101,4 +85,4 @@ def _places(relevance: Any) -> str:
     return " ".join(f"{abs(one):g}" for one in relevance[:MOST_PLACES]) + more
 
 
-ANSWERS = (RankedAnswers,)
+ANSWERS = (("Ranker", RankedAnswers),)

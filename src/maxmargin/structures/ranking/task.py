@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.cli.task import Data, Path, Task, fitting, numbered
-from maxmargin.report.markup import plural
+from maxmargin.cli.task import Data, Path, Task, counted, fitting, numbered
 from maxmargin.structures.ranking.formats import read_letor
 
 
@@ -23,13 +22,8 @@ class Ranking(Task):
 
     def read(self, path: Path, model: Any = None) -> Data:
         X, y, groups = read_letor(path, encoding=self.encoding)
-        if model is not None:
-            X = fitting(X, model.n_features_in_)
-        n_queries = len(np.unique(groups))
-        size = (
-            f"{plural(n_queries, 'query')}, {plural(X.shape[0], 'document')}, "
-            f"{plural(X.shape[1], 'feature')}"
-        )
+        X, n_queries = fitting(X, model), len(np.unique(groups))
+        size = counted(query=n_queries, document=X.shape[0], feature=X.shape[1])
         return Data(X, y, n_queries, size, groups=groups)
 
     def fit(self, estimator: Any, data: Data) -> Any:

@@ -1,5 +1,6 @@
 """Base of the estimators of structured outputs of one feature row each."""
 
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -8,21 +9,15 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import check_several, class_numbers
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import (
-    check_features,
-    check_labels,
-    check_lengths,
-    check_rows,
-    check_several,
-)
+from maxmargin.estimators.checks import check_rows, check_samples
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
 from maxmargin.training.fit import Encoded, Metadata, partial_fit_classes
 from maxmargin.training.partitions import Survey, check_widths
-
-Floats = NDArray[np.float64]
 
 
 @estimator
@@ -62,13 +57,23 @@ class RowEstimator(ExampleEstimator):
             raise ValueError("features and weights are not equal in number")
         check_weights("_weights", self._weights, self._problem.n_weights)
 
-    def _row_oracle(self, X: Any, codes: Codes, C: Floats, problem: RowProblem) -> RowOracle:
+    @abstractmethod
+    def _codes(self, examples: Encoded, classes: NDArray[Any]) -> Codes:
+        """True outputs as rows of integers; ValueError for labels that are no classes."""
+
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
+        X, problem = examples.X, metadata["_problem"]
+        codes = self._codes(examples, metadata["classes_"])
         if X.shape[1] != problem.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, but the examples before had {problem.n_inputs}: the "
                 f"features must be the same for all."
             )
         return RowOracle(problem, X, codes, C, slack=self.rescaling == "slack")
+
+    def _potentials(self, X: Any) -> tuple[Floats, Floats]:
+        X = check_rows(self, X)
+        return self._problem.potentials(X, self._weights)
 
     def _items(self, X: Any, y: Any, examples: Encoded, **others: Any) -> tuple[Any, Any]:
         return examples.X, examples.y
@@ -111,17 +116,16 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         return np.asarray(self.classes_[numbers])
 
     def _class_scores(self, X: Any) -> Floats:
-        X = check_rows(self, X)
-        scores = self._problem.scores(X, self._weights)
-        return self._problem.class_scores(scores, self._problem.split(self._weights)[1])
+        potentials = self._potentials(X)
+        return self._problem.class_scores(*potentials)
 
     def _encode(self, X: Any, Y: Any, metadata: Metadata | None) -> Encoded:
-        name = type(self).__name__
-        y = check_labels(Y, name)
-        X = check_features(X, name)
-        check_lengths(X, y)
+        X, y = check_samples(X, Y, type(self).__name__)
         check_classification_targets(y)
         return Encoded(X, y, len(y))
+
+    def _codes(self, examples: Encoded, classes: NDArray[Any]) -> Codes:
+        return class_numbers(examples.y, classes).astype(np.int32)[:, None]
 
     def _survey_partition(self, X: Any, y: Any) -> Any:
         return np.unique(y), X.shape[1]

@@ -8,7 +8,9 @@ the scores ``X @ table``. With several rows, psi is their sum with coefficients 
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,17 +18,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.rows import add_row_scores, make_rows, row_score
-from maxmargin.compiled.simd import padded
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.compiled.rows import add_row_scores, make_rows, padded, row_score
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.problem import Problem
 from maxmargin.core.state import Remade
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
-Order = NDArray[np.int64]
 
 
 class RowProblem(Remade, Problem):
@@ -103,11 +102,17 @@ class RowProblem(Remade, Problem):
         n = self.n_weights - self.n_extras
         return weights[:n].reshape(self.table_shape), weights[n:]
 
-    def scores(self, X: Any, weights: Floats) -> Floats:
-        """Rows of `X` times the weight table, without its padding."""
-        table, _ = self.split(weights)
+    def potentials(self, X: Any, weights: Floats) -> tuple[Floats, Floats]:
+        """What `infer` takes: rows times the weight table, and the weights of the extras."""
+        table, extras = self.split(weights)
         scores = np.asarray(X @ table[: self.n_inputs, : self.n_columns])
-        return scores + table[-1, : self.n_columns] if self.fit_intercept else scores
+        return scores + table[-1, : self.n_columns] if self.fit_intercept else scores, extras
+
+    def coefficients(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Weights ``(n_columns, n_inputs)`` and intercepts, zero if not fitted, of the columns."""
+        table = self.split(weights)[0][:, : self.n_columns]
+        intercepts = table[-1].copy() if self.fit_intercept else np.zeros(self.n_columns)
+        return table[: self.n_inputs].T.copy(), intercepts
 
     def joint_feature(self, x: Any, y: Any) -> Floats:
         x, code = as_row(x), self.code(y)
@@ -131,8 +136,7 @@ class RowProblem(Remade, Problem):
         return self._inferred(x, w, self.code(y_true), True)
 
     def _inferred(self, x: Any, w: Floats, y_true: Codes | None = None, slack: bool = False) -> Any:
-        scores = self.scores(as_row(x)[None], w)
-        return self.output(self.infer(scores, self.split(w)[1], y_true, slack)[0])
+        return self.output(self.infer(*self.potentials(as_row(x)[None], w), y_true, slack)[0])
 
     def make_oracle(
         self, X: Any, Y: Sequence[Any], C: Floats, rescaling: str = "margin"
@@ -147,18 +151,23 @@ class RowProblem(Remade, Problem):
                 f"X has the shape {X.shape}, but {type(self).__name__} was made for rows of "
                 f"{self.n_inputs} features."
             )
-        codes = np.concatenate([self._checked_code(i, y) for i, y in enumerate(Y)])
-        return RowOracle(self, X, codes, C, slack=rescaling == "slack")
+        return RowOracle(self, X, self._codes(Y), C, slack=rescaling == "slack")
 
-    def _checked_code(self, i: int, y: Any) -> Codes:
-        given = np.asarray(y)
-        if given.size != self.code_width or not np.isin(given, np.arange(self.n_values)).all():
-            what = "a whole number" if self.code_width == 1 else f"{self.code_width} whole numbers"
-            raise ValueError(
-                f"The output of example {i} is {y!r:.80}, but {type(self).__name__} takes {what} "
-                f"from 0 to {self.n_values - 1}."
-            )
-        return self.code(y)
+    def _codes(self, Y: Sequence[Any]) -> Codes:
+        """Codes of true outputs, checked all at once, or else one by one."""
+        width, values = self.code_width, np.arange(self.n_values)
+        with suppress(ValueError):  # outputs of different lengths
+            given = np.asarray(Y).reshape(len(Y), width)
+            if np.isin(given, values).all():
+                return given.astype(np.int32)
+        for i, y in enumerate(Y):
+            if np.size(y) != width or not np.isin(y, values).all():
+                what = "a whole number" if width == 1 else f"{width} whole numbers"
+                raise ValueError(
+                    f"The output of example {i} is {y!r:.80}, but {type(self).__name__} takes "
+                    f"{what} from 0 to {self.n_values - 1}."
+                )
+        return np.concatenate([self.code(y) for y in Y])
 
 
 class RowOracle(CompiledOracle):
@@ -220,11 +229,15 @@ class RowOracle(CompiledOracle):
 class ClassProblem(RowProblem):
     """Base of row problems with a few classes; ``loss_matrix[a, b]`` is the loss of b for a."""
 
-    def __init__(self, loss_matrix: Floats, *args: Any, **options: Any) -> None:
+    def __init__(self, n_classes: int, loss_matrix: Floats, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.loss_matrix = np.asarray(loss_matrix, dtype=np.float64)
-        self.n_classes = self.n_values = len(self.loss_matrix)
-        check_shape("the loss matrix", self.loss_matrix, self.n_classes, self.n_classes)
+        self.n_classes = self.n_values = n_classes
+        check_shape("the loss matrix", self.loss_matrix, n_classes, n_classes)
+
+    def parts(self) -> dict[str, Any]:
+        _, *others = signature(type(self)).parameters
+        return {"n_features": self.n_inputs} | {name: getattr(self, name) for name in others}
 
     @abstractmethod
     def class_scores(self, scores: Floats, extras: Floats) -> Floats:
@@ -289,25 +302,13 @@ class Classes(ClassProblem):
     ) -> None:
         if loss_matrix is None:
             loss_matrix = 1.0 - np.eye(n_classes)
-        super().__init__(loss_matrix, n_features, n_classes, fit_intercept=fit_intercept)
+        super().__init__(n_classes, loss_matrix, n_features, n_classes, fit_intercept=fit_intercept)
 
     def factors(self, codes: Codes) -> Codes:
         return np.asarray(np.arange(self.n_classes) == codes, dtype=np.int32)
 
     def class_scores(self, scores: Floats, extras: Floats) -> Floats:
         return scores[:, : self.n_classes]
-
-    def make_oracle(
-        self, X: Any, Y: Sequence[Any], C: Floats, rescaling: str = "margin"
-    ) -> RowOracle:
-        """The oracle with batched inference; a whole array of outputs is checked at once."""
-        codes = np.asarray(Y)
-        are_codes = codes.ndim == 1 and codes.dtype.kind in "iu"
-        if not are_codes or not ((codes >= 0) & (codes < self.n_classes)).all():
-            return super().make_oracle(X, Y, C, rescaling)
-        oracle = super().make_oracle(X, Y[:1], C, rescaling)
-        oracle.y_true = codes.astype(np.int32)[:, None]
-        return oracle
 
 
 def as_row(x: Any) -> Floats:

@@ -7,14 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.core.inputs import check_loss_matrix, class_numbers
+from maxmargin.core.arrays import Floats
+from maxmargin.core.inputs import check_loss_matrix
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
-from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
 from maxmargin.training.fit import Encoded, Metadata
-
-Floats = NDArray[np.float64]
 
 
 @estimator
@@ -99,16 +97,10 @@ class HierarchicalClassifier(RowClassifier):
             "_problem": Hierarchy(examples.X.shape[1], tree, loss_matrix, self.fit_intercept),
         }
 
-    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
-        codes = class_numbers(examples.y, metadata["classes_"]).astype(np.int32)[:, None]
-        return self._row_oracle(examples.X, codes, C, metadata["_problem"])
-
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         problem = metadata["_problem"]
         paths = problem.taxonomy.paths
-        table = problem.split(weights)[0][:, : problem.n_columns]
-        of_nodes = table[: problem.n_inputs].T.copy()
-        intercepts = table[-1] if problem.fit_intercept else np.zeros(problem.n_columns)
+        of_nodes, intercepts = problem.coefficients(weights)
         return metadata | {
             "node_coef_": of_nodes,
             "coef_": paths @ of_nodes,

@@ -6,16 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.inputs import LARGEST
 from maxmargin.core.registry import registered
 from maxmargin.structures.rows.oracle import ClassProblem, Codes
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 NO_PARENT = -1
 
@@ -72,8 +68,9 @@ class Taxonomy:
         """Lengths of the paths between classes; edges to parents or a common root have 1."""
         given = dict(edge_lengths or {})
         lengths = np.array([float(given.get(node, 1.0)) for node in self.nodes])
-        if not ((lengths >= 0.0) & (lengths <= LARGEST)).all():
-            at = int(np.flatnonzero(~((lengths >= 0.0) & (lengths <= LARGEST)))[0])
+        wrong = np.flatnonzero(~((lengths >= 0.0) & (lengths <= LARGEST)))
+        if len(wrong):
+            at = wrong[0]
             raise ValueError(
                 f"The edge above {self.nodes[at]!r} has the length {lengths[at]}, but lengths must "
                 f"be finite and not negative, and not beyond {LARGEST:g}."
@@ -120,17 +117,8 @@ class Hierarchy(ClassProblem):
         self.taxonomy = taxonomy
         if loss_matrix is None:
             loss_matrix = taxonomy.distances()
-        n_nodes = len(taxonomy.nodes)
-        check_shape("the loss matrix", loss_matrix, *2 * [len(taxonomy.class_nodes)])
-        super().__init__(loss_matrix, n_features, n_nodes, fit_intercept=fit_intercept)
-
-    def parts(self) -> dict[str, Any]:
-        return {
-            "n_features": self.n_inputs,
-            "taxonomy": self.taxonomy,
-            "loss_matrix": self.loss_matrix,
-            "fit_intercept": self.fit_intercept,
-        }
+        n_classes, n_nodes = len(taxonomy.class_nodes), len(taxonomy.nodes)
+        super().__init__(n_classes, loss_matrix, n_features, n_nodes, fit_intercept=fit_intercept)
 
     def factors(self, codes: Codes) -> Codes:
         return self.taxonomy.paths[codes[:, 0]]
