@@ -1,5 +1,6 @@
 """Worker processes killed in every phase of a fit on Dask, and schedulers that are gone."""
 
+import asyncio
 import os
 import signal
 
@@ -176,6 +177,21 @@ def test_cancelled_answers_are_lost_ones(client, optimum, monkeypatch):
         return pending
 
     monkeypatch.setattr(DaskEngine, "call", cancelling_call)
+    model = mm.StructuredSVM(Classes(), engine=client, tol=TOL).fit(X, Y)
+    assert len(cancelled) == 3
+    check(model.certificate_, optimum)
+
+
+def test_answers_whose_transfer_was_cancelled_are_lost_ones(client, optimum, monkeypatch):
+    fetch, cancelled = distributed.Future._result, []
+
+    async def cancelling_fetch(pending, *arguments, **options):
+        if "ask" in pending.key and len(cancelled) < 3:
+            cancelled.append(pending.key)
+            raise asyncio.CancelledError
+        return await fetch(pending, *arguments, **options)
+
+    monkeypatch.setattr(distributed.Future, "_result", cancelling_fetch)
     model = mm.StructuredSVM(Classes(), engine=client, tol=TOL).fit(X, Y)
     assert len(cancelled) == 3
     check(model.certificate_, optimum)

@@ -160,8 +160,12 @@ FIRST_WORKER_SECONDS = 30.0
 LARGE_BYTES = 1 << 19
 """Size from which arguments go to the worker directly, not with the task."""
 
-TRANSPORT_ERRORS = (OSError, CancelledError)
-"""Errors of connections, timeouts among them, and of answers lost with their worker."""
+TRANSPORT_ERRORS = (OSError, CancelledError, UnboundLocalError)
+"""Errors of connections, timeouts among them, and of answers lost with their worker.
+
+`distributed` raises `UnboundLocalError` where the transfer of an answer was cancelled: its `sync`
+then has neither a result nor an error.
+"""
 
 
 class DaskEngine(Engine):
