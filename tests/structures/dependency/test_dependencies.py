@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.structures.dependency.inference import best_tree, top_trees, tree_marginals
+from maxmargin.structures.dependency.inference import best_tree, k_best_trees, tree_marginals
 
 KINDS = list(product([True, False], repeat=2))
 """Projective or not, with a single root or not."""
@@ -141,7 +141,7 @@ def test_top_of_all_trees(projective, single_root, seed, n, k, kind):
     every = trees(n, projective, single_root)
     expected = np.sort(totals(scores, every))[::-1] if n else np.zeros(1)
     expected = expected[np.isfinite(expected)][:k]
-    found = top_trees(scores, k, projective=projective, single_root=single_root)
+    found = k_best_trees(scores, k, projective=projective, single_root=single_root)
     assert_allclose([score for _, score in found], expected, atol=1e-9)
     different = {tuple(heads.tolist()) for heads, _ in found}
     assert len(different) == len(found)
@@ -202,6 +202,6 @@ def test_scores_are_left_alone():
     before = scores.copy()
     for projective, single_root in KINDS:
         best_tree(scores, projective=projective, single_root=single_root)
-        top_trees(scores, 5, projective=projective, single_root=single_root)
+        k_best_trees(scores, 5, projective=projective, single_root=single_root)
         tree_marginals(scores, projective=projective, single_root=single_root)
     assert_array_equal(scores, before)

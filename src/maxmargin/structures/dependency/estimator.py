@@ -26,7 +26,7 @@ from maxmargin.structures.dependency.inference import (
     Structure,
     check_trees,
     projectivized,
-    top_trees,
+    k_best_trees,
     tree_marginals,
 )
 from maxmargin.structures.dependency.oracle import (
@@ -335,7 +335,7 @@ class DependencyParser(RescaledEstimator):
         """
         k, arcs = check_k(k), self._arcs(X)
         found = [
-            top_trees(arcs.arc_scores(self._weights, i), k, **self._structure._asdict())
+            k_best_trees(arcs.arc_scores(self._weights, i), k, **self._structure._asdict())
             for i in range(len(arcs.lengths))
         ]
         return [[(heads.astype(np.int64), score) for heads, score in trees] for trees in found]

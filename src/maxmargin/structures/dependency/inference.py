@@ -334,10 +334,36 @@ def best_heads(scores, projective, single_root, heads, floats, integers):  # typ
 def best_tree(
     scores: ArrayLike, *, projective: bool = True, single_root: bool = True
 ) -> tuple[Heads, float]:
-    """The best tree's heads ``(n,)``, 0 for the root, and its score, -inf if all are forbidden.
+    """MAP inference of one sentence: the dependency tree with the highest score.
 
-    Projective trees take ``O(n ** 3)``, any trees ``O(n ** 2)``; with `single_root` the root has
-    one modifier only.
+    Projective trees take ``O(n ** 3)`` (Eisner), any trees ``O(n ** 2)`` (Chu-Liu and Edmonds).
+
+    Parameters
+    ----------
+    scores : array-like of shape (n + 1, n + 1)
+        ``scores[head, modifier]`` of arcs between n words, counted from 1; the root is word 0.
+    projective : bool
+        Whether arcs must not cross.
+    single_root : bool
+        Whether the root has one modifier only.
+
+    Returns
+    -------
+    heads : ndarray of shape (n,)
+        The head of each word, 0 for the root.
+    score : float
+        The sum of the scores of its arcs; -inf if all trees are forbidden by scores of -inf.
+
+    See Also
+    --------
+    k_best_trees : The k best trees.
+    tree_marginals : Marginal probabilities of arcs.
+
+    Examples
+    --------
+    >>> scores = [[0.0, 1.0, 5.0], [0.0, 0.0, 2.0], [0.0, 3.0, 0.0]]
+    >>> best_tree(scores)
+    (array([2, 0], dtype=int32), 8.0)
     """
     square = _square(scores)
     n = len(square) - 1
@@ -345,10 +371,37 @@ def best_tree(
     return heads, float(best_heads(square, projective, single_root, heads, *tree_scratch(n)))
 
 
-def top_trees(
+def k_best_trees(
     scores: ArrayLike, k: int, *, projective: bool = True, single_root: bool = True
 ) -> list[tuple[Heads, float]]:
-    """The k best trees of `best_tree`, best first, by about ``k * n`` inferences (Lawler 1972)."""
+    """The k dependency trees with the highest scores, by about ``k * n`` inferences (Lawler 1972).
+
+    Parameters
+    ----------
+    scores : array-like of shape (n + 1, n + 1)
+        ``scores[head, modifier]`` of arcs between n words, counted from 1; the root is word 0.
+    k : int
+        How many trees; fewer are returned where there are no more.
+    projective : bool
+        Whether arcs must not cross.
+    single_root : bool
+        Whether the root has one modifier only.
+
+    Returns
+    -------
+    list of (ndarray of shape (n,), float)
+        Heads of the words and score of each tree, best first.
+
+    See Also
+    --------
+    best_tree : The best one alone.
+
+    Examples
+    --------
+    >>> scores = [[0.0, 1.0, 5.0], [0.0, 0.0, 2.0], [0.0, 3.0, 0.0]]
+    >>> [score for _, score in k_best_trees(scores, 2)]
+    [8.0, 3.0]
+    """
     square = _square(scores)
     n = len(square) - 1
     scratch = tree_scratch(n)
@@ -379,10 +432,36 @@ def top_trees(
 def tree_marginals(
     scores: ArrayLike, *, projective: bool = True, single_root: bool = True
 ) -> tuple[Floats, float]:
-    """Marginals ``(n + 1, n + 1)`` of arcs under ``p ~ exp(score)``, and the log-partition.
+    """Marginal probabilities of arcs under ``p(tree) ~ exp(score)``.
 
     Inside-outside for projective trees; for others the matrix-tree theorem, which loses digits
     where scores differ by more than about 20.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n + 1, n + 1)
+        ``scores[head, modifier]`` of arcs between n words, counted from 1; the root is word 0.
+    projective : bool
+        Whether arcs must not cross.
+    single_root : bool
+        Whether the root has one modifier only.
+
+    Returns
+    -------
+    marginals : ndarray of shape (n + 1, n + 1)
+        The probability of each arc.
+    log_partition : float
+        The logarithm of the partition function.
+
+    See Also
+    --------
+    best_tree : The tree with the highest score.
+
+    Examples
+    --------
+    >>> marginals, _ = tree_marginals([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    >>> marginals[:, 1]
+    array([0.5, 0. , 0.5])
     """
     square = _square(scores)
     if not projective:

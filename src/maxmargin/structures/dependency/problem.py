@@ -17,7 +17,7 @@ from maxmargin.structures.dependency.inference import (
     Structure,
     best_heads,
     check_trees,
-    top_trees,
+    k_best_trees,
     tree_scratch,
 )
 from maxmargin.structures.dependency.oracle import (
@@ -176,7 +176,7 @@ class DependencyTrees(Problem):
         scores, by_label = arcs._scores(np.asarray(w), 0)
         words = np.arange(1, len(x))
         # A tree with its best labels is no worse than with others: no further tree is needed.
-        trees = top_trees(scores + by_label.max(axis=2), k, **self.structure._asdict())
+        trees = k_best_trees(scores + by_label.max(axis=2), k, **self.structure._asdict())
         found = []
         for heads, _ in trees:
             own = float(scores[heads, words].sum())

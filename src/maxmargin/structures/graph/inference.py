@@ -665,13 +665,34 @@ class _Graph(NamedTuple):
 def best_labelling(
     nodes: ArrayLike, edges: ArrayLike, pairs: ArrayLike, method: str = "exact"
 ) -> Labelling:
-    """Labels with the highest score, ``sum_v nodes[v, y_v] + sum_e pairs[e, y_first, y_second]``.
+    """MAP inference in one graph: the labelling with the highest score.
 
-    `nodes` ``(n_nodes, n_labels)``; `edges` ``(n_edges, 2)`` without loops or repeats; `pairs`
-    ``(n_edges, n_labels, n_labels)``, or one table for all edges. `method` "exact" takes
-    ``n_labels ** (treewidth + 1)`` steps a node, "relaxed" gives a bound that may exceed the score,
-    "flow" is exact for two labels and submodular pairs.
+    The score is ``sum_v nodes[v, y_v] + sum_e pairs[e, y_first, y_second]``.
 
+    Parameters
+    ----------
+    nodes : array-like of shape (n_nodes, n_labels)
+        Unary potentials.
+    edges : array-like of shape (n_edges, 2)
+        The ends of each edge, without loops or repeats.
+    pairs : array-like of shape (n_edges, n_labels, n_labels) or (n_labels, n_labels)
+        Pairwise potentials, by the labels of the first and the second end; or one table for all.
+    method : {"exact", "relaxed", "flow"}
+        By elimination, in ``n_labels ** (treewidth + 1)`` steps a node; by a relaxation, whose
+        bound may exceed the score; or by a maximum flow, which is exact and needs two labels and
+        submodular potentials.
+
+    Returns
+    -------
+    Labelling
+        `labels` ``(n_nodes,)``, their `score`, and an upper `bound` of all scores.
+
+    See Also
+    --------
+    graph_marginals : Marginal probabilities instead of the maximum.
+
+    Examples
+    --------
     Three nodes in a ring, each to differ from the other two, which the relaxation deems possible:
 
     >>> ring, pairs = [(0, 1), (1, 2), (2, 0)], [[0.0, 1.0], [1.0, 0.0]]
@@ -703,7 +724,33 @@ def best_labelling(
 
 
 def graph_marginals(nodes: ArrayLike, edges: ArrayLike, pairs: ArrayLike) -> Marginals:
-    """Exact marginals under ``p(y) ~ exp(score)``, with the arguments of `best_labelling`."""
+    """Exact marginal probabilities under ``p(y) ~ exp(score)``, by elimination.
+
+    Parameters
+    ----------
+    nodes : array-like of shape (n_nodes, n_labels)
+        Unary potentials.
+    edges : array-like of shape (n_edges, 2)
+        The ends of each edge, without loops or repeats.
+    pairs : array-like of shape (n_edges, n_labels, n_labels) or (n_labels, n_labels)
+        Pairwise potentials, by the labels of the first and the second end; or one table for all.
+
+    Returns
+    -------
+    Marginals
+        Those of `nodes` ``(n_nodes, n_labels)`` and `pairs` ``(n_edges, n_labels, n_labels)``, and
+        the logarithm of the partition function.
+
+    See Also
+    --------
+    best_labelling : The labelling with the highest score.
+
+    Examples
+    --------
+    >>> found = graph_marginals([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], [[1.0, 0.0], [0.0, 1.0]])
+    >>> found.nodes[0]
+    array([0.5, 0.5])
+    """
     graph = _graph(nodes, edges, pairs)
     return marginals_exact(graph.elimination(), graph.incidence, 0, graph.nodes, graph.pairs)
 
