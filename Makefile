@@ -10,13 +10,16 @@ PEERS ?= liblinear crfsuite vowpalwabbit
 
 .PHONY: demo test test-slow lint docs bench bench-quick regressions clean
 
-demo: $(VENV)/.installed-report
+# As users install it: with its routines compiled.
+demo: $(VENV)/.compiled
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.installed-tests
+	$(BIN)/maxmargin compile
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-slow: $(VENV)/.installed-tests
+	$(BIN)/maxmargin compile
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 lint: $(VENV)/.installed-lint
@@ -43,14 +46,29 @@ clean:
 	rm -rf $(VENV) build dist docs/api/generated .pytest_cache .mypy_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-# An editable install, again whenever the package's own description changes.
-$(VENV)/.installed: pyproject.toml
-	@test -x $(BIN)/python || { echo "Making a virtual environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+$(BIN)/python:
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# An ordinary install, unless there is an editable one already.
+$(VENV)/.compiled: pyproject.toml | $(BIN)/python
+	@if test -e $(VENV)/.installed; then \
+	    MAXMARGIN_PURE=1 $(PIP) install --editable ".[report]"; \
+	else \
+	    echo "Installing maxmargin and what it needs, and compiling its routines (three minutes or so) ..."; \
+	    $(PIP) install ".[report]"; \
+	fi
+	@touch $@
+
+# An editable install, again whenever the package's own description changes; it is not compiled.
+$(VENV)/.installed: export MAXMARGIN_PURE = 1
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "Installing maxmargin and what it needs (a minute or so) ..."
 	@$(PIP) install --editable .
 	@touch $@
 
-# The same with the extra dependencies of one purpose: tests, lint, docs, report, benchmarks.
+# The same with the extra dependencies of one purpose: tests, lint, docs, benchmarks.
+$(VENV)/.installed-%: export MAXMARGIN_PURE = 1
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing what is needed for $* ..."
 	@$(PIP) install --editable ".[$(patsubst tests,test,$*)]"

@@ -316,6 +316,30 @@ def inspect(
 
 
 @command()
+def compile(
+    processes: Annotated[
+        int | None, Option(help="Number of processes.", show_default="one per core", min=1)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compile all routines now, so that no first fit has to wait.
+
+    Routines that came compiled with the package, or were compiled here before, are found at once.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from maxmargin.compiled.catalogue import catalogue, compile_catalogue
+
+    lines = catalogue()
+    done = compile_catalogue(processes)
+    console = Console(stderr=True, quiet=quiet)
+    for _ in track(done, "compiling", len(lines), console=console):
+        pass
+    _speaker(quiet)(f"{len(lines)} routines are compiled")
+
+
+@command()
 def demo(
     folder: Annotated[
         Path, Argument(help="Folder for the model and the report.", metavar="[FOLDER]")

@@ -25,8 +25,8 @@ from maxmargin.structures.dependency.inference import (
     Numbers,
     Structure,
     check_trees,
-    projectivized,
     k_best_trees,
+    projectivized,
     tree_marginals,
 )
 from maxmargin.structures.dependency.oracle import (

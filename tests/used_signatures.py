@@ -1,0 +1,151 @@
+"""Signatures of compiled routines that users' fits and predictions need, to be in the catalogue.
+
+    python tests/used_signatures.py          signatures that are not in the catalogue
+    python tests/used_signatures.py write    puts them there
+
+Every estimator is fitted in every way (`recorded_fits`), for a few iterations, with rows of every
+kind; then all that it can predict is asked for. Commands read files of every format.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from every_estimator import CASES, Case
+from kinds_of_files import FILES
+from numba.core.dispatcher import Dispatcher
+from recorded_fits import fits
+from typer.testing import CliRunner
+
+import maxmargin as mm
+from maxmargin.cli.main import app
+from maxmargin.compiled.catalogue import SIGNATURES, catalogue
+from maxmargin.compiled.signatures import spelled
+
+ASKED = [
+    "predict", "decision_function", "predict_instances", "predict_latent", "predict_marginals",
+    "transform",
+]  # fmt: skip
+"""Methods that are given X alone."""
+
+
+def kinds_of_rows(case: Case) -> Iterator[Case]:
+    """The same data with numbers of single precision, in sparse matrices, not writable."""
+    yield case
+    sparse = sp.csr_array if isinstance(case.X, np.ndarray) else None
+    for kind in (np.float32, np.float64):
+        rows = _mapped(lambda x, kind=kind: x.astype(kind), case.X)
+        yield case._replace(X=rows)
+        if sparse is not None:
+            yield case._replace(X=sparse(rows))
+            wide = sparse(rows)
+            wide.indices, wide.indptr = (a.astype(np.int64) for a in (wide.indices, wide.indptr))
+            yield case._replace(X=wide)
+        elif isinstance(case.X, list) and isinstance(case.X[0], np.ndarray):
+            yield case._replace(X=[sp.csr_array(np.atleast_2d(x)) for x in rows])
+    yield case._replace(X=_mapped(_locked, case.X))
+
+
+def _mapped(change: Any, X: Any) -> Any:
+    """All arrays of numbers in X changed."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        return change(X)
+    if isinstance(X, list | tuple):
+        return type(X)(_mapped(change, one) for one in X)
+    return X
+
+
+def _locked(array: Any) -> Any:
+    array = array.copy()
+    array.setflags(write=False)
+    return array
+
+
+def use_everything(only: str = "") -> None:
+    """Fit and predict, in every way."""
+    for name, make in CASES.items():
+        if only in name:
+            for k, case in enumerate(kinds_of_rows(make())):
+                case.model.set_params(**_few_iterations(case.model))
+                ways = fits(name, case) if k == 0 else [(name, _fit(case))]
+                for _, fit in ways:
+                    _use(fit, case)
+
+
+def _few_iterations(model: Any) -> dict[str, int]:
+    limits = {"max_iter": 3, "max_imputations": 1}
+    return {name: value for name, value in limits.items() if name in model.get_params()}
+
+
+def _fit(case: Case) -> Any:
+    return lambda: case.model.fit(case.X, case.y, **case.more)
+
+
+def _use(fit: Any, case: Case) -> None:
+    """Some combinations are refused, with a sentence that other tests read."""
+    try:
+        model = fit()
+    except (ValueError, TypeError):
+        return
+    questions = [(method, (case.X,)) for method in ASKED]
+    questions += [("predict_k_best", (case.X, 2)), ("score", (case.X, case.y))]
+    for method, arguments in questions:
+        if hasattr(model, method):
+            try:
+                getattr(model, method)(*arguments)
+            except (ValueError, TypeError):
+                continue
+
+
+def use_commands(folder: Path) -> None:
+    """Train from a file of every kind, in memory and streamed, and predict."""
+    for kind, content in FILES.items():
+        data, model = folder / f"{kind}.txt", folder / f"{kind}.mm"
+        data.write_text(content)
+        options = ["-q", "--max-iter", "3", "--task", kind.split("(")[1][:-1]]
+        options += ["--format", kind.split()[0], "-o", str(model)]
+        for more in ([], ["--stream"], ["--hash", "8"]):
+            CliRunner().invoke(app, ["train", str(data), *options, *more])
+        CliRunner().invoke(app, ["predict", str(model), str(data), "-o", str(folder / "out")])
+        CliRunner().invoke(app, ["convert", str(data), str(folder / f"{kind}.csr")])
+
+
+def used_lines() -> set[str]:
+    """Lines of a catalogue for all signatures that this process has called routines with."""
+    routines = {
+        value
+        for name, module in list(sys.modules.items())
+        if name.startswith("maxmargin.")
+        for value in vars(module).values()
+        if isinstance(value, Dispatcher)
+    }
+    lines = {
+        f"{one.py_func.__module__}.{one.py_func.__qualname__}({spelled(signature)})"
+        for one in routines
+        for signature in one.overloads
+    }
+    # Literals are those of callers, into which such code was compiled.
+    return {line for line in lines if line.startswith("maxmargin.") and "Literal" not in line}
+
+
+def missing_lines() -> list[str]:
+    """What users need and the catalogue has not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        use_everything()
+        with TemporaryDirectory() as folder:
+            use_commands(Path(folder))
+    return sorted(used_lines() - set(catalogue()))
+
+
+if __name__ == "__main__":
+    missing = missing_lines()
+    print(*missing, sep="\n")
+    if sys.argv[1:] == ["write"]:
+        SIGNATURES.write_text("".join(f"{one}\n" for one in sorted({*catalogue(), *missing})))
+    print(f"{len(missing)} signatures were not in the catalogue", mm.__version__, file=sys.stderr)
