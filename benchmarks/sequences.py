@@ -143,7 +143,7 @@ def tag_features(sentence: Sentence) -> Iterator[dict[str, str]]:
 def tagging(sentences: list[Sentence], vocabulary: Vocabulary, grow: bool) -> Chains:
     """Sentences as one matrix, whose last field is the label; dictionaries live only shortly."""
     parts = [
-        vocabulary.rows([list(tag_features(one)) for one in sentences[at : at + BATCH]], grow)[0]
+        vocabulary.matrix([list(tag_features(one)) for one in sentences[at : at + BATCH]], grow)[0]
         for at in range(0, len(sentences), BATCH)
     ]
     for part in parts:  # those made before the last did not know all columns

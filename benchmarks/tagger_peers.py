@@ -124,7 +124,7 @@ def _ours(setting: float, task: Task, clock: Clock) -> Tagged:
     model = clock("train", lambda: SequenceTagger(task.C, tol=setting).fit(task.X, task.y))
     top = peak()
     found = clock("predict", lambda: model.predict(task.X_test))
-    rows, ends = model.vocabulary_.rows(task.X_test, grow=False)
+    rows, ends = model.vocabulary_.matrix(task.X_test, grow=False)
     twin = copy(model)  # the same model, for matrices
     del twin.vocabulary_
     clock("predict, prepared", lambda: twin.predict(rows, lengths=np.diff(ends)))
@@ -204,9 +204,9 @@ def _svm_hmm(setting: float, task: Task, clock: Clock) -> Tagged:
     from maxmargin.structures.chain.vocabulary import Vocabulary
 
     vocabulary = Vocabulary()
-    rows, ends = vocabulary.rows(task.X, grow=True)
+    rows, ends = vocabulary.matrix(task.X, grow=True)
     classes, y = np.unique(np.concatenate([list(one) for one in task.y]), return_inverse=True)
-    test_rows, test_ends = vocabulary.rows(task.X_test, grow=False)
+    test_rows, test_ends = vocabulary.matrix(task.X_test, grow=False)
     with tempfile.TemporaryDirectory() as folder:
         files = SvmHmmFiles(Path(folder))
         clock("write", lambda: files.write("train", rows, y, np.diff(ends)))

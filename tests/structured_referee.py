@@ -221,7 +221,7 @@ def compiled_chains(case: Case, sparse: bool = False, dtype: Any = np.float64) -
     ends = np.cumsum([0, *map(len, case.X)], dtype=np.int64)
     tied = sp.csr_array(X[:, : chains.n_tied]) if chains.n_tied else None
     return ChainOracle(
-        Sequences(sp.csr_array(X) if sparse else X, ends, tied),
+        Sequences.of(sp.csr_array(X) if sparse else X, ends, tied),
         np.array([label for y in case.Y for label in y], dtype=np.int64),
         Layout.of(
             X.shape[1],

@@ -286,9 +286,9 @@ def test_factors_and_logarithms_reweight_alike() -> None:
     # Features tied to pairs that are all zero change nothing but the way it is computed.
     case = random_chains(25, n=10, k=3, longest=6)
     plain = compiled_chains(case, sparse=True)
-    X, ends = plain.sequences.X, plain.sequences.ends
+    X, ends = plain.sequences.matrix, plain.sequences.ends
     tied = ChainOracle(
-        Sequences(X, ends, sp.csr_array((X.shape[0], 1))),
+        Sequences.of(X, ends, sp.csr_array((X.shape[0], 1))),
         plain.labels,
         Layout.of(3, 3, bias=case.problem.bias, ends=case.problem.ends, n_tied=1),
         plain.C,
@@ -308,7 +308,7 @@ def test_columns_that_stand_twice_in_a_row_add_up() -> None:
     found = []
     for X in (twice, once):
         oracle = ChainOracle(
-            Sequences(X, np.arange(4)),
+            Sequences.of(X, np.arange(4)),
             np.array([0, 1, 2]),
             Layout.of(2, 3, bias=True, ends=False),
             np.ones(3),

@@ -134,12 +134,30 @@ def padded(n_classes: int) -> int:
 def make_rows(X: Any, bias: float) -> Rows:
     """Rows of a C-ordered array or a CSR matrix; shares its memory."""
     if sp.issparse(X):
-        columns = X.indices.astype(np.int32, copy=False).view(np.uint32)
-        return Rows(_locked(X.data), _locked(columns), X.indptr.astype(np.int64), 1, bias)
+        columns = X.indices.astype(np.int32, copy=False)
+        return sparse_rows(X.data, columns, X.indptr.astype(np.int64))._replace(bias=bias)
     n, d = X.shape
     starts = np.arange(n + 1, dtype=np.int64) * d
     columns = np.arange(d, dtype=np.uint32)
     return Rows(_locked(np.ravel(X)), _locked(columns), starts, 0, bias)
+
+
+def empty_rows(n_rows: int) -> Rows:
+    """Rows without any features."""
+    return Rows(*_NO_ENTRIES, np.zeros(n_rows + 1, dtype=np.int64), 1, 0.0)
+
+
+def sparse_rows(values: Floats, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> Rows:
+    """Rows of the arrays of a CSR matrix."""
+    return Rows(_locked(values), _locked(columns.view(np.uint32)), starts, 1, 0.0)
+
+
+def as_matrix(rows: Rows, n_features: int) -> Any:
+    """The matrix, dense or CSR, that some rows were made of; shares their memory."""
+    shape = len(rows.starts) - 1, n_features
+    if not rows.indexed:
+        return rows.values.reshape(shape)
+    return sp.csr_array((rows.values, rows.columns.view(np.int32), rows.starts), shape=shape)
 
 
 def measured_rows(X: Any, bias: float) -> tuple[Rows, Floats]:
@@ -154,6 +172,9 @@ def _locked(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+_NO_ENTRIES = _locked(np.empty(0)), _locked(np.empty(0, dtype=np.uint32))
 
 
 @compiled

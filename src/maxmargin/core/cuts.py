@@ -13,7 +13,7 @@ from maxmargin.core.arrays import Floats, Order
 def starts_of(sizes: Any) -> Order:
     """Where things of these sizes start when they stand one after the other, and where they end."""
     starts = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, dtype=np.int64, out=starts[1:])
+    np.add.accumulate(sizes, dtype=np.int64, out=starts[1:])
     return starts
 
 

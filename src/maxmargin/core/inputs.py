@@ -217,10 +217,9 @@ LARGEST_COST = 1e40
 
 def are_moderate(values: NDArray[Any]) -> bool:
     """Whether all numbers are finite and at most `LARGEST`."""
-    flat = np.ravel(values)
-    with np.errstate(all="ignore"):
-        if float(np.dot(flat, flat)) <= LARGEST**2:
-            return True
+    flat = values.ravel()
+    if float(flat.dot(flat)) <= LARGEST**2:
+        return True
     return bool((np.abs(flat) <= np.float64(LARGEST)).all())  # in float32 it would be infinite
 
 

@@ -16,7 +16,7 @@ from sklearn.base import (
 )
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from maxmargin.core.arrays import Floats, check_shape, conforms
 from maxmargin.core.inputs import check_loss_matrix, check_several, costs, label_array
@@ -47,7 +47,7 @@ from maxmargin.estimators.base import (
     check_classes,
     check_weights,
 )
-from maxmargin.estimators.checks import check_features, check_rows
+from maxmargin.estimators.checks import check_features, check_is_fitted, check_rows
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import PROBLEM_ARGUMENTS, HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.certificate import Certificate
@@ -20,6 +19,7 @@ from maxmargin.core.latent import LatentOracle, LatentProblem, as_pair, make_lat
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
 from maxmargin.estimators.base import callers_level, check_weights
+from maxmargin.estimators.checks import check_is_fitted
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import (
     PROBLEM_ARGUMENTS,

@@ -242,6 +242,9 @@ class LinearEstimator(CertifiedEstimator, Prunable):
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""
         X = check_rows(self, X)
+        if sp.issparse(X) and not sp.issparse(self.coef_) and not self.coef_.flags.f_contiguous:
+            # Once for all, after loading: in any other order it is copied for each product.
+            self.coef_ = np.asfortranarray(self.coef_)
         coef = self.coef_ if sp.issparse(self.coef_) else np.atleast_2d(self.coef_)
         scores = np.asarray(safe_sparse_dot(X, coef.T, dense_output=True)) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.certificate import Certificate
+from maxmargin.estimators.checks import check_is_fitted
 from maxmargin.io.models import OF_TRAINING
 
 _STORED = 1.5

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.oracle import Oracle
@@ -23,6 +22,7 @@ from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, HasEngine, check_weights
+from maxmargin.estimators.checks import check_is_fitted
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.fit import (

@@ -149,7 +149,7 @@ def test_hashed_rows_are_the_features():
         ColumnSentence((tuple(random.choice(words, n)), tuple(random.choice(["N", "V"], n))))
         for n in (3, 1, 5, 2)
     ]
-    named, _ = Vocabulary().rows(templates.transform(sentences), grow=True)
+    named, _ = Vocabulary().matrix(templates.transform(sentences), grow=True)
     hashed, lengths = templates.hashed(sentences, bits=24)
     assert lengths.tolist() == [3, 1, 5, 2]
     assert hashed.shape == (11, 2**24)

@@ -79,7 +79,7 @@ def matrix(sequences, columns, grow):
 def test_rows_are_those_of_a_slow_reading(seen, unseen):
     vocabulary, columns = Vocabulary(), {}
     for sequences, grow in ((seen, True), (unseen, False), (unseen, True), (seen, False)):
-        rows, ends = vocabulary.rows(sequences, grow)
+        rows, ends = vocabulary.matrix(sequences, grow)
         assert np.diff(ends).tolist() == list(map(len, sequences))
         expected = matrix(sequences, columns, grow)
         np.testing.assert_allclose(rows.toarray(), expected)
@@ -105,7 +105,7 @@ def test_many_names_and_long_rows():
     draws = rng.integers(30_000, size=(200, 300))
     sequences = [[{f"n{k}": str(value) for k, value in enumerate(row)} for row in draws]]
     vocabulary, columns = Vocabulary(), {}
-    rows, _ = vocabulary.rows(sequences, grow=True)
+    rows, _ = vocabulary.matrix(sequences, grow=True)
     expected = matrix(sequences, columns, grow=True)
     assert dict(vocabulary) == columns
     np.testing.assert_array_equal(rows.toarray(), expected)

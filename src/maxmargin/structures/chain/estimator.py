@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.compiled.rows import make_rows
 from maxmargin.core.arrays import Floats, check_indices, check_shape
 from maxmargin.core.inputs import (
+    are_moderate,
     check_k,
     check_loss_matrix,
     check_moderate,
@@ -27,7 +28,7 @@ from maxmargin.core.inputs import (
 from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_features, check_names
+from maxmargin.estimators.checks import check_features, check_is_fitted, check_names
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import ExampleEstimator
@@ -244,7 +245,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         return self._metadata(self._encode(first.X, first.y, None), classes)
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
-        n_features, vocabulary = examples.X.X.shape[1], examples.extra
+        n_features, vocabulary = examples.X.width, examples.extra
         if not len(examples.y):
             raise ValueError("X holds no positions: there is nothing to learn from.")
         if classes is None:
@@ -436,14 +437,16 @@ def _sequences(
     """Checked sequences from any of the three forms."""
     if vocabulary is not None:
         rows, ends = vocabulary.rows(X, grow)
-        check_moderate(rows, "SequenceTagger", ends)
-    else:
-        if lengths is None and (X is None or not len(X)):
-            raise ValueError("X is empty: give at least one sequence.")
-        rows, ends = stack(X, lengths, width)
-        if rows.shape[0]:
-            rows = check_features(rows, "SequenceTagger", ends if lengths is None else None)
-    return Sequences(rows, ends)
+        sequences = Sequences(rows, ends, max(len(vocabulary), 1))
+        if not are_moderate(rows.values):
+            check_moderate(sequences.matrix, "SequenceTagger", ends)
+        return sequences
+    if lengths is None and (X is None or not len(X)):
+        raise ValueError("X is empty: give at least one sequence.")
+    matrix, ends = stack(X, lengths, width)
+    if matrix.shape[0]:
+        matrix = check_features(matrix, "SequenceTagger", ends if lengths is None else None)
+    return Sequences.of(matrix, ends)
 
 
 def _cut(rows: Any, ends: list[int]) -> list[Any]:
@@ -465,9 +468,9 @@ def _alike(X: Any, lengths: ArrayLike | None, metadata: Metadata) -> Sequences:
     if vocabulary is not None and not dictionaries and any(map(np.size, X)):
         raise ValueError("X holds matrices, but the tagger was trained on feature dictionaries.")
     sequences = _sequences(X, lengths, vocabulary, grow=False, width=width)
-    if sequences.X.shape[1] != width:
+    if sequences.width != width:
         raise ValueError(
-            f"X has {sequences.X.shape[1]} features, but SequenceTagger was trained with {width}."
+            f"X has {sequences.width} features, but SequenceTagger was trained with {width}."
         )
     return sequences
 
@@ -476,7 +479,8 @@ def _with_tied(sequences: Sequences, tied: NDArray[np.int64] | None) -> Sequence
     """The sequences with the features that are tied to pairs of labels."""
     if tied is None:
         return sequences
-    return replace(sequences, tied=sp.csr_array(sequences.X, dtype=np.float64)[:, tied])
+    features = sp.csr_array(sequences.matrix, dtype=np.float64)[:, tied]
+    return replace(sequences, tied=make_rows(features, 0.0))
 
 
 def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from maxmargin.compiled.exponentials import (
     set_potentials,
     true_score,
 )
-from maxmargin.compiled.rows import squared_norms
+from maxmargin.compiled.rows import as_matrix, squared_norms
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
@@ -299,7 +299,7 @@ class ChainPoint(MarginalPoint):
         nodes, before, labels = self.nodes, self.before, oracle.labels.astype(np.int64)
         C = np.repeat(oracle.C, sequences.lengths)
         bias = table[layout.bias] if layout.bias >= 0 else None
-        add_expected(sequences.X, nodes, labels, C, table[: layout.n_features], bias)
+        add_expected(sequences.matrix, nodes, labels, C, table[: layout.n_features], bias)
         if layout.first >= 0:
             filled = sequences.lengths > 0
             firsts, lasts = sequences.ends[:-1][filled], sequences.ends[1:][filled] - 1
@@ -311,8 +311,8 @@ class ChainPoint(MarginalPoint):
         transitions = table[layout.transitions : layout.transitions + layout.n_labels].reshape(-1)
         tied = rows = None
         if sequences.tied is not None:
-            tied = sequences.tied[before + 1]
-            rows = table[layout.tied :].reshape(tied.shape[1], -1)
+            tied = as_matrix(sequences.tied, layout.n_tied)[before + 1]
+            rows = table[layout.tied :].reshape(layout.n_tied, -1)
         add_expected(tied, pairs, y_true, C[before], rows, transitions)
         costs = np.repeat(oracle.C * oracle.loss_scale, sequences.lengths)
         return weights, expected_loss(nodes, labels, oracle.loss, costs)
@@ -357,7 +357,7 @@ class ChainDistributions(Distributions):
 
 def _squares(oracle: ChainOracle) -> Floats:
     """Squared norm of the features of each position, or none where features may repeat."""
-    X, layout = oracle.sequences.X, oracle.layout
+    X, layout = oracle.sequences.matrix, oracle.layout
     if sp.issparse(X) and not X.has_canonical_format:
         return np.zeros(0)
     squares = np.empty(len(oracle.labels))

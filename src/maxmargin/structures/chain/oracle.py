@@ -15,7 +15,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import Rows, add_row_scores, make_rows, padded
+from maxmargin.compiled.rows import (
+    Rows,
+    add_row_scores,
+    as_matrix,
+    empty_rows,
+    make_rows,
+    padded,
+)
 from maxmargin.core.arrays import Floats, Order, check_indices
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.oracle import CompiledOracle, Entries
@@ -96,15 +103,23 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Sequences:
-    """Feature rows (array or CSR) of all sequences; `tied` are CSR features of pairs, or None."""
+    """Feature rows of all sequences, of `width` features; `tied` are those of pairs, or None."""
 
-    X: Any
+    rows: Rows
     ends: Order
-    tied: Any = None
+    width: int
+    tied: Rows | None = None
+
+    @classmethod
+    def of(cls, X: Any, ends: Order, tied: Any = None) -> "Sequences":
+        """From matrices of all rows, dense or CSR."""
+        return cls(
+            make_rows(X, 0.0), ends, X.shape[1], None if tied is None else make_rows(tied, 0.0)
+        )
 
     @cached_property
     def lengths(self) -> Order:
-        return np.diff(self.ends)
+        return self.ends[1:] - self.ends[:-1]
 
     @cached_property
     def longest(self) -> int:
@@ -114,18 +129,22 @@ class Sequences:
     @property
     def entries_per_row(self) -> float:
         """Nonzero features of a row, on average."""
-        n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
-        return float(n_entries / max(self.X.shape[0], 1))
+        return float(self.rows.starts[-1] / max(len(self.rows.starts) - 1, 1))
+
+    @property
+    def matrix(self) -> Any:
+        """The matrix of all rows, dense or CSR."""
+        return as_matrix(self.rows, self.width)
 
     @property
     def dense(self) -> Floats:
-        return np.asarray(self.X.toarray() if sp.issparse(self.X) else self.X, dtype=np.float64)
+        X = self.matrix
+        return np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
 
     @cached_property
     def tied_rows(self) -> Rows:
         """The features tied to pairs; empty rows if there are none."""
-        none = sp.csr_array((self.X.shape[0], 1))
-        return make_rows(none if self.tied is None else self.tied, 0.0)
+        return empty_rows(len(self.rows.starts) - 1) if self.tied is None else self.tied
 
 
 class ChainData(NamedTuple):
@@ -146,7 +165,7 @@ class ChainData(NamedTuple):
     def unlabelled(cls, sequences: Sequences, layout: Layout) -> "ChainData":
         """For predictions."""
         return cls(
-            make_rows(sequences.X, 0.0), sequences.tied_rows, sequences.ends, layout,
+            sequences.rows, sequences.tied_rows, sequences.ends, layout,
             np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0),
         )  # fmt: skip
 
@@ -191,7 +210,7 @@ class ChainOracle(CompiledOracle):
         self.zero_one, self.slack = zero_one, slack
         self.labels = labels.astype(np.uint16)
         self.n_features = layout.n_rows * layout.n_columns
-        self.rows = make_rows(sequences.X, 0.0)
+        self.rows = sequences.rows
         self.loss = np.zeros((layout.n_labels, layout.n_columns))
         self.loss[:, : layout.n_labels] = 1.0 - np.eye(layout.n_labels) if zero_one else loss
         self.output_sizes = sequences.lengths

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import as_matrix
 from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.inputs import stack
 from maxmargin.core.latent import LatentOracle, LatentProblem
@@ -52,6 +53,8 @@ class ChainModel:
             where = everything[part], sequences.ends[part.start :], labels
             return infer_labels(sequences.longest, data, self.table, *where)
 
+        if threads.n_threads == 1:
+            return labels, infer(slice(0, None))
         parts = threads.shares(len(everything))
         return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 
@@ -116,8 +119,9 @@ class ChainModel:
         edges = self._part(layout.transitions, layout.n_labels)[None] / temperature
         if layout.tied < 0 or sequences.lengths[i] < 2:
             return edges
-        rows = sequences.tied[sequences.ends[i] + 1 : sequences.ends[i + 1]]
-        weights = self.table[layout.tied :].reshape(rows.shape[1], -1)
+        features = as_matrix(sequences.tied_rows, layout.n_tied)
+        rows = features[sequences.ends[i] + 1 : sequences.ends[i + 1]]
+        weights = self.table[layout.tied :].reshape(layout.n_tied, -1)
         return edges + (rows @ weights).reshape(rows.shape[0], *edges.shape[1:]) / temperature
 
     def _part(self, start: int, n_rows: int) -> Any:
@@ -233,7 +237,7 @@ class Chain(Remade, Problem):
 
     def sequences(self, X: Sequence[Any]) -> Sequences:
         """The inputs concatenated."""
-        return Sequences(*stack(X, None, self.layout.n_features))
+        return Sequences.of(*stack(X, None, self.layout.n_features))
 
     def checked(self, i: int, x: Any, y: Any) -> NDArray[np.int64]:
         """The labels of sequence `i`; ValueError if they are not one for each position."""

@@ -6,18 +6,17 @@ lie in one array behind an open-addressed hash table, and dictionaries are walke
 C interface of Python: names are compared in place, and no Python object is made.
 """
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled_with
+from maxmargin.compiled.rows import Rows, as_matrix, make_rows, sparse_rows
 from maxmargin.core.arrays import check_indices, check_offsets, check_types
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import place_of
@@ -89,10 +88,11 @@ class NameTable(Remade):
 
     def read(
         self, positions: Sequence[Any], plain: Callable[[int], dict[str, float]], grow: bool
-    ) -> sp.csr_array:
+    ) -> Rows:
         """Feature rows of positions; `plain` gives the features of those with unusual values."""
-        pointed = np.fromiter(positions, dtype=object, count=len(positions))
-        pointers = _addresses(pointed)
+        # In CPython the number that `id` gives is an address.
+        pointers = np.fromiter(map(id, positions), dtype=np.intp, count=len(positions))
+        unusual: list[dict[str, float]] = []  # kept alive
         sizes = _sizes(positions)
         columns, values = np.empty(sum(sizes), dtype=np.int32), np.empty(sum(sizes))
         starts = np.zeros(len(positions) + 1, dtype=np.int64)
@@ -113,21 +113,22 @@ class NameTable(Remade):
                 self.text = np.concatenate([self.text, room])
             else:
                 at = int(state[_POSITION])
-                pointed[at] = plain(at)
-                more = len(pointed[at]) - sizes[at]
+                unusual.append(plain(at))
+                pointers[at] = id(unusual[-1])
+                more = len(unusual[-1]) - sizes[at]
                 if more > 0:
                     columns, values = (
                         np.concatenate([part, np.empty(more, dtype=part.dtype)])
                         for part in (columns, values)
                     )
-                    features, numbers, seen = _space(max(len(numbers), len(pointed[at])))
+                    features, numbers, seen = _space(max(len(numbers), len(unusual[-1])))
         n_entries = starts[-1]
-        rows = sp.csr_array(
-            (values[:n_entries], columns[:n_entries], starts),
-            shape=(len(positions), max(self.n_columns, 1)),
-        )
-        rows.sum_duplicates()
-        return rows
+        rows = sparse_rows(values[:n_entries], columns[:n_entries], starts)
+        if len(numbers) <= _SORTED_UP_TO:
+            return rows
+        matrix = as_matrix(rows, self.n_columns).copy()
+        matrix.sum_duplicates()
+        return make_rows(matrix, 0.0)
 
     def _enlarge(self) -> None:
         slots = np.zeros(2 * len(self.slots), dtype=np.int64)
@@ -157,11 +158,6 @@ def _check_parts(ends: Any, text: Any, slots: Any) -> None:
     text.tobytes().decode()
     if n_columns and len(text) and ((text[ends[ends < len(text)]] & 0xC0) == 0x80).any():
         raise ValueError("a name ends in the middle of a letter")
-
-
-def _addresses(objects: NDArray[np.object_]) -> NDArray[np.intp]:
-    memory = (ctypes.c_ssize_t * len(objects)).from_address(objects.ctypes.data)
-    return np.ctypeslib.as_array(memory)
 
 
 def _sizes(positions: Sequence[Any]) -> list[int]:
@@ -441,7 +437,7 @@ class Vocabulary(Remade, Mapping[str, int]):
             self._columns = {name: column for column, name in enumerate(self._table.names())}
         return self._columns
 
-    def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[Rows, NDArray[np.int64]]:
         """Feature rows of all positions, and where each sequence ends; new names if `grow`."""
         ends = starts_of([len(sequence) for sequence in sequences])
         positions = list(chain.from_iterable(sequences))
@@ -453,6 +449,11 @@ class Vocabulary(Remade, Mapping[str, int]):
                 raise ValueError(f"{place_of(at, ends).capitalize()}: {error}") from error
 
         return self._table.read(positions, plain, grow), ends
+
+    def matrix(self, sequences: Sequence[Any], grow: bool) -> tuple[Any, NDArray[np.int64]]:
+        """The same rows as a CSR matrix, and where each sequence ends."""
+        rows, ends = self.rows(sequences, grow)
+        return as_matrix(rows, max(len(self), 1)), ends
 
 
 def _plain(position: Any) -> dict[str, float]:

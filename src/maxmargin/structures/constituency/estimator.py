@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import check_k, check_temperature
 from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.estimators.base import check_weights
+from maxmargin.estimators.checks import check_is_fitted
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.structures.constituency.formats import as_tree

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.cuts import starts_of
@@ -18,6 +17,7 @@ from maxmargin.core.inputs import check_k, check_temperature, costs, label_array
 from maxmargin.core.oracle import Threads
 from maxmargin.core.registry import registered
 from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import check_is_fitted
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import (
@@ -20,7 +19,7 @@ from maxmargin.core.inputs import (
 from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_names
+from maxmargin.estimators.checks import check_is_fitted, check_names
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.solvers.loop import Stopping

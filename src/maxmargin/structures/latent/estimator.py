@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import starts_of
@@ -20,7 +19,7 @@ from maxmargin.core.inputs import (
     stacked_matrices,
 )
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_features, check_labels, check_names
+from maxmargin.estimators.checks import check_features, check_is_fitted, check_labels, check_names
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags

@@ -260,7 +260,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
         return {
             "classes_": task.classes,
-            "coef_": np.array(coef.T, order="C"),
+            "coef_": np.array(coef.T, order="F"),
             "intercept_": intercept,
         }
 
@@ -353,7 +353,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             table = table[:, [1]] - table[:, [0]]
         return {
             "classes_": classes,
-            "coef_": np.array(table[: problem.n_inputs].T, order="C"),
+            "coef_": np.array(table[: problem.n_inputs].T, order="F"),
             "intercept_": table[-1].copy() if self.fit_intercept else np.zeros(table.shape[1]),
             "n_features_in_": problem.n_inputs,
         }

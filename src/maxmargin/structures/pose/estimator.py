@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.arrays import Floats, check_shape
 from maxmargin.core.inputs import as_floats, check_k, complaint, costs, first_immoderate
 from maxmargin.core.oracle import Threads
+from maxmargin.estimators.checks import check_is_fitted
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
