@@ -108,6 +108,11 @@ def checked_csr(data: Any, indices: Any, indptr: Any, shape: Sequence[Any]) -> s
     return sp.csr_array((data, indices, indptr), shape=tuple(shape))
 
 
+def inner_product(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Sum of all products, in one thread: BLAS would wait for a second core, if that is busy."""
+    return float(np.einsum("i,i->", a.ravel(), b.ravel()))
+
+
 def open_mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of an ``.npy`` file, mapped for reading."""
     try:

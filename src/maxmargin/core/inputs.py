@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.arrays import Floats, Order, inner_product
 from maxmargin.core.cuts import starts_of
 
 
@@ -218,7 +218,7 @@ LARGEST_COST = 1e40
 def are_moderate(values: NDArray[Any]) -> bool:
     """Whether all numbers are finite and at most `LARGEST`."""
     flat = values.ravel()
-    if float(flat.dot(flat)) <= LARGEST**2:
+    if inner_product(flat, flat) <= LARGEST**2:
         return True
     return bool((np.abs(flat) <= np.float64(LARGEST)).all())  # in float32 it would be infinite
 

@@ -19,7 +19,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.arrays import Floats, check_indices, check_shape
+from maxmargin.core.arrays import Floats, check_indices, check_shape, inner_product
 from maxmargin.core.inputs import (
     as_floats,
 )
@@ -147,7 +147,7 @@ class LinearProblem(ABC):
     def penalty(self, weights: Floats) -> float:
         """The regulariser at `weights`."""
         away = weights if self.origin is None else weights - self.origin
-        return 0.5 * float(np.vdot(away, away))
+        return 0.5 * inner_product(away, away)
 
     def total_loss(self, weights: Floats) -> float:
         """Sum over the examples of C times loss."""
@@ -164,9 +164,9 @@ class LinearProblem(ABC):
         """Dual value from its linear term and ``u(B)``, which is overwritten."""
         weights = self._clipped(unclipped)
         if self.origin is None:
-            return linear - 0.5 * float(np.vdot(weights, weights))
+            return linear - 0.5 * inner_product(weights, weights)
         # A product, not a difference of squares: exact where the weights are the origin.
-        return linear - 0.5 * float(np.vdot(weights - self.origin, weights + self.origin))
+        return linear - 0.5 * inner_product(weights - self.origin, weights + self.origin)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

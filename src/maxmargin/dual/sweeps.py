@@ -241,9 +241,9 @@ def add_snapshot(weights, average, snapshots):  # type: ignore[no-untyped-def]
     """Average the weights; snapshot ``t`` counts ``4 / (t + 3)``, which favours recent ones."""
     snapshots[0] += 1
     rate = 4.0 / (snapshots[0] + 3.0)
-    for j in range(weights.shape[0]):
-        for m in range(weights.shape[1]):
-            average[j, m] += rate * (weights[j, m] - average[j, m])
+    flat, flat_average = weights.reshape(weights.size), average.reshape(weights.size)
+    for j in range(len(flat)):
+        flat_average[j] += rate * (flat[j] - flat_average[j])
 
 
 @inlined
@@ -508,18 +508,18 @@ def product_along(unclipped, direction, step, nonnegative):  # type: ignore[no-u
 @compiled
 def move_on(current, last, momentum):  # type: ignore[no-untyped-def]
     """``current += momentum * (current - last)``; `last` becomes the old `current`."""
-    for j in range(current.shape[0]):
-        for m in range(current.shape[1]):
-            old = current[j, m]
-            current[j, m] = old + momentum * (old - last[j, m])
-            last[j, m] = old
+    flat, flat_last = current.reshape(current.size), last.reshape(current.size)
+    for j in range(len(flat)):
+        old = flat[j]
+        flat[j] = old + momentum * (old - flat_last[j])
+        flat_last[j] = old
 
 
 @compiled
 def sum_of_products(a, b):  # type: ignore[no-untyped-def]
     """Inner product of two matrices, in one thread unlike BLAS."""
     total = 0.0
-    for j in range(a.shape[0]):
-        for m in range(a.shape[1]):
-            total += a[j, m] * b[j, m]
+    flat_a, flat_b = a.reshape(a.size), b.reshape(a.size)  # vectors even if there is one column
+    for j in range(len(flat_a)):
+        total += flat_a[j] * flat_b[j]
     return total
