@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -117,7 +117,9 @@ class MachineCode(_Cache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The routine compiled for a signature; None where it has to be compiled."""
-        target_context.refresh()
+        if self._routine.targetoptions.get("_nrt", True):
+            # What numba must know to compile takes most of a second; to run, only its memory does.
+            target_context.refresh()
         with suppress(UnnamedError):
             for folder, key in self._places(sig, target_context.codegen()):
                 payload = _read(folder, key)
@@ -134,8 +136,7 @@ class MachineCode(_Cache):  # type: ignore[misc]
                 if folder is None:
                     _warn_of_compiling()
                 else:
-                    annotated = data._replace(type_annotation="")  # a third of the file
-                    _write(folder, key, annotated._reduce())
+                    _write(folder, key, _reduced(data))
 
     def _places(self, sig: Any, codegen: Any) -> Iterator[tuple[Path | None, Key]]:
         """Folders and keys under which the machine code may lie; it is kept in the last one."""
@@ -179,6 +180,16 @@ def _warn_of_compiling() -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def _reduced(result: Any) -> Any:
+    """What numba saves, less what only readers of types need, a third of it.
+
+    Environments hold the constants of functions that were compiled into this one: to restore one
+    imports its module, of numba, for nothing if there are none.
+    """
+    *payload, environments = result._replace(type_annotation="")._reduce()
+    return (*payload, tuple(one for one in environments if one.consts))
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -297,6 +308,7 @@ _DESCRIPTIONS: list[tuple[Any, Callable[[Any], str]]] = [
     (FunctionType, lambda value: _owned(value, function_digest)),
     (type, lambda value: _owned(value, _class_described)),
     (ModuleType, lambda value: value.__name__),
+    (BuiltinFunctionType, lambda value: value.__qualname__),
     (set | frozenset, lambda value: repr(sorted(map(_described, value)))),
     (tuple | list, lambda value: repr(list(map(_described, value)))),
     (dict, lambda value: repr(sorted((k, _described(v)) for k, v in value.items()))),
