@@ -12,6 +12,15 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+# By a path of its own: where an editable install has the sources on the path already, pip takes
+# them off it.
+_COMPILE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from maxmargin.compiled.catalogue import compile_tier
+compile_tier(*sys.argv[2:])
+"""
+
 
 def _pure() -> bool:
     return os.environ.get("MAXMARGIN_PURE", "0") != "0"
@@ -35,12 +44,10 @@ class CompiledRoutines(BuildHookInterface):
         each = max(1, (os.cpu_count() or 1) // len(tiers()))
         building = [
             subprocess.Popen(
-                [sys.executable, "-m", "maxmargin.compiled.catalogue",
-                 str(Path(self.folder.name, tier)), tier, str(each)],
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path))},
+                [sys.executable, "-c", _COMPILE, sources, self.folder.name, tier, str(each)]
             )
             for tier in tiers()
-        ]  # fmt: skip
+        ]
         if any(process.wait() for process in building):
             raise RuntimeError(
                 "The routines could not be compiled; MAXMARGIN_PURE=1 builds a wheel without them."

@@ -1,10 +1,6 @@
-"""Compiling ahead of the first fit: a catalogue of all signatures that estimators and commands use.
-
-``python -m maxmargin.compiled.catalogue FOLDER TIER`` compiles it for a tier of processors.
-"""
+"""Compiling ahead of the first fit: the signatures that estimators and commands use."""
 
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
@@ -54,8 +50,9 @@ def compile_catalogue(
             yield done.result()
 
 
-if __name__ == "__main__":
-    folder, tier, processes = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    folder.mkdir(parents=True, exist_ok=True)
-    for _ in compile_catalogue(processes, (tier, folder)):
+def compile_tier(folder: str, tier: str, processes: str) -> None:
+    """Compile for a tier into its folder in another one, as a build does from the shell."""
+    own = Path(folder, tier)
+    own.mkdir()
+    for _ in compile_catalogue(int(processes), (tier, own)):
         pass
