@@ -17,7 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _COMPILE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from maxmargin.compiled.catalogue import compile_tier
+from maxmargin.compiled.machine_code import compile_tier
 compile_tier(*sys.argv[2:])
 """
 

@@ -24,8 +24,7 @@ from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli.main import app
-from maxmargin.compiled.catalogue import SIGNATURES, catalogue
-from maxmargin.compiled.signatures import spelled
+from maxmargin.compiled.catalogue import SIGNATURES, catalogue, spelled
 
 ASKED = [
     "predict", "decision_function", "predict_instances", "predict_latent", "predict_marginals",

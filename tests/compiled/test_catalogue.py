@@ -13,9 +13,8 @@ from numba import types
 from numba.core.dispatcher import Dispatcher
 
 from maxmargin.compiled import machine_code
-from maxmargin.compiled.catalogue import catalogue
+from maxmargin.compiled.catalogue import catalogue, parsed, spelled
 from maxmargin.compiled.rows import Rows
-from maxmargin.compiled.signatures import parsed, spelled
 
 ROOT = Path(__file__).parents[2]
 

@@ -414,3 +414,14 @@ def test_attributes_of_every_model_are_declared(models, tmp_path):
         mm.load(mm.save(model, tmp_path / "model.mm"))
     given = mm.StructuredSVM(Signs()).fit([1.0, -2.0, 3.0], [1, -1, 1])
     mm.load(mm.save(given, tmp_path / "model.mm"), problem=Signs())
+
+
+def test_a_classifier_of_one_class_is_refused(tmp_path):
+    model = mm.LinearClassifier().fit(X[:100], y[:100])
+
+    def change(fitted, arrays, header):
+        fitted["classes_"] = ["array", "fitted.intercept_"]
+
+    path = changed(tmp_path / "model.mm", model, change)
+    with pytest.raises(mm.ModelFileError, match="fewer than two"):
+        mm.load(path)

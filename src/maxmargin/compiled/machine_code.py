@@ -30,7 +30,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.core.serialize import dumps
 
-from maxmargin.compiled.signatures import spelled
+from maxmargin.compiled.catalogue import compile_catalogue, spelled
 
 TRIED = ("0.68",)
 """Versions of numba that all of this was tried with."""
@@ -62,6 +62,14 @@ def compile_for(tier: str, folder: Path) -> None:
 
 
 _building: list[tuple[Path, str]] = []
+
+
+def compile_tier(folder: str, tier: str, processes: str) -> None:
+    """Compile all that is shipped for a tier, into its folder in another one, as a build does."""
+    own = Path(folder, tier)
+    own.mkdir()
+    for _ in compile_catalogue(int(processes), functools.partial(compile_for, tier, own)):
+        pass
 
 
 @functools.cache

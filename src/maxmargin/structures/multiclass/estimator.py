@@ -253,6 +253,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         check_classes(self.classes_)
+        if len(self.classes_) < 2:
+            raise ValueError("classes_ are fewer than two")
         n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         check_weights("coef_", self.coef_, n_outputs, self.n_features_in_)
         check_weights("intercept_", self.intercept_, n_outputs)
