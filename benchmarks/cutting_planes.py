@@ -3,8 +3,8 @@
 Table 1 and figure 7 of Joachims et al. (2009), on the data there is: Covertype (classes, as chains
 of length one), part-of-speech tags of the Brown corpus in the place of the Penn treebank's, and
 grammars on the sentences of at most 15 words of the treebank's sample. Both methods train to the
-same certified relative gap, on one thread; counted are CPU seconds of a whole fit, searches for a
-most violating output, and the cutting planes that are kept at the end. The paper trained on 522,911
+same certified relative gap, on one thread; counted are CPU seconds of a whole fit, oracle calls,
+and the cutting planes that are kept at the end. The paper trained on 522,911
 rows, 35,531 sentences and 9,780 trees; here there are fewer, because n-slack would not end. C is
 the paper's for Covertype and grammars: the loss is 100 there and one here, so C is a hundredth of
 theirs. For figure 7 both train at several C, and their dual values are compared; then their scores

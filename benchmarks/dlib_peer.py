@@ -8,7 +8,7 @@ oracle call is our compiled one. So neither gains from an oracle call that the o
 
 Words are OCR words as chains (200 of fold 0, pixels and transitions, Hamming count, C = 0.1 on the
 sum), digits are 600 of scikit-learn's digits (zero-one loss, C = 1). Each gets the loosest
-tolerance with which the objective, valued from the weights by searches over all examples, is
+tolerance with which the objective, evaluated from the weights by oracle calls for all examples, is
 within 1e-3 of the optimum, which our compiled estimators find at `tol=1e-6`. They then train in
 turns, several times; minima are compared. Oracle calls are counted too: they do not depend on the
 machine.
