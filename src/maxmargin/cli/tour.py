@@ -39,7 +39,7 @@ def tour(folder: str | PathLike[str], say: Callable[[str], None] = print) -> Non
     test = words.X_test, words.y_test
     say(
         f"{len(words.X_train)} words of handwritten digits, blurred by noise; after each digit\n"
-        f"two others are likely. First every digit on its own (a first run also compiles):\n"
+        f"two others are likely. First every digit on its own:\n"
     )
     alone = mm.LinearClassifier(C=0.1)
     _train(alone, np.vstack(words.X_train), np.concatenate(words.y_train))
