@@ -216,6 +216,14 @@ def test_a_routine_that_refers_to_nameless_things_is_compiled_in_every_process(f
         machine_code.digest(routine)
 
 
+def test_attributes_of_modules_could_change_unseen():
+    def half(value):
+        return machine_code.HALF * value
+
+    with pytest.raises(machine_code.UnnamedError, match="import what is used of it"):
+        machine_code.digest(compiled(half))
+
+
 def test_a_disk_that_takes_nothing_does_not_matter(tmp_path, folder, monkeypatch):
     total = fresh_routine(tmp_path)
 

@@ -260,7 +260,8 @@ def function_digest(function: FunctionType) -> str:
         referred = {name: _described(function.__globals__[name]) for name in names}
         cells = [_described(cell.cell_contents) for cell in function.__closure__ or ()]
         code = _code_described(function.__code__, function.__doc__)
-        return _hash(repr((code, referred, cells, _described(function.__defaults__))))
+        defaults = _described((function.__defaults__, function.__kwdefaults__))
+        return _hash(repr((code, referred, cells, defaults)))
     finally:
         _being_described.discard(function)
 
@@ -293,18 +294,31 @@ def _described(value: Any) -> str:
     return text
 
 
+def _known_by_version(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in _KNOWN_BY_VERSION or package in sys.stdlib_module_names
+
+
 def _owned(value: Any, describe: Callable[[Any], str]) -> str:
     """A function or a class, by its name if it is of a package with a version."""
-    package = value.__module__.partition(".")[0]
-    named = package in _KNOWN_BY_VERSION or package in sys.stdlib_module_names
-    return f"{value.__module__}.{value.__qualname__}" if named else describe(value)
+    if _known_by_version(value.__module__):
+        return f"{value.__module__}.{value.__qualname__}"
+    return describe(value)
+
+
+def _module_described(value: ModuleType) -> str:
+    """Its name; any of its attributes may be used, so of ours it would say too little."""
+    if not _known_by_version(value.__name__):
+        raise UnnamedError(f"the module {value.__name__}: import what is used of it")
+    return value.__name__
 
 
 def _class_described(value: type) -> str:
     members = [
         (name, _described(getattr(member, "__func__", member)))
         for name, member in sorted(vars(value).items())
-        if isinstance(member, FunctionType | staticmethod | classmethod)
+        if isinstance(member, FunctionType | staticmethod | classmethod | int | float | str)
+        and name not in ("__module__", "__doc__", "__firstlineno__")
     ]
     fields = getattr(value, "_fields", getattr(value, "__annotations__", ()))
     return repr((value.__qualname__, list(fields), members))
@@ -315,7 +329,7 @@ _DESCRIPTIONS: list[tuple[Any, Callable[[Any], str]]] = [
     (_Intrinsic, lambda value: function_digest(value._defn)),
     (FunctionType, lambda value: _owned(value, function_digest)),
     (type, lambda value: _owned(value, _class_described)),
-    (ModuleType, lambda value: value.__name__),
+    (ModuleType, _module_described),
     (BuiltinFunctionType, lambda value: value.__qualname__),
     (set | frozenset, lambda value: repr(sorted(map(_described, value)))),
     (tuple | list, lambda value: repr(list(map(_described, value)))),
