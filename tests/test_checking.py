@@ -31,7 +31,7 @@ from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multilabel.problem import LabelSets
-from maxmargin.structures.ordinal.estimator import Ordinal
+from maxmargin.structures.ordinal.problem import Ordinal
 from maxmargin.structures.rows.oracle import Classes
 from maxmargin.training.fit import SOLVERS
 

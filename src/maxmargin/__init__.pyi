@@ -32,6 +32,7 @@ from maxmargin.io.checkpoint import Checkpoint as Checkpoint
 from maxmargin.io.checkpoint import CheckpointWarning as CheckpointWarning
 from maxmargin.io.models import ModelFileError as ModelFileError
 from maxmargin.io.models import load as load
+from maxmargin.io.models import load_predictor as load_predictor
 from maxmargin.io.models import read_header as read_header
 from maxmargin.io.models import save as save
 from maxmargin.report.page import write_report as write_report

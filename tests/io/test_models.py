@@ -278,6 +278,8 @@ def test_models_written_before_anything_was_renamed_answer_as_they_did(path):
         return
     if path.stem.endswith("SequenceTagger"):
         assert parameters["solver"].evaluate_every == 7
+    if path.stem.endswith("LinearRegressor"):
+        parameters["tol"] = 1e-6  # numbers, unlike labels, tell how near to the optimum a fit went
     case.model.set_params(**parameters).fit(case.X, case.y, **case.more)
     # Rounding depends on how wide the processor's vectors are, so that another machine takes other
     # steps to the same optimum: both certificates hold it.
@@ -290,6 +292,6 @@ def test_models_written_before_anything_was_renamed_answer_as_they_did(path):
 
 
 def _alike(one, other):
-    if isinstance(one, np.ndarray) and one.dtype.kind == "f":
+    if isinstance(one, np.ndarray | np.floating) and one.dtype.kind == "f":
         return np.allclose(one, other, rtol=0.05)
     return str(one) == str(other)

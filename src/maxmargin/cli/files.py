@@ -167,7 +167,7 @@ def _task(kind: type[Task], reading: Reading, trained_on: str | None) -> Task:
 
 
 class Model(NamedTuple):
-    """What a model file of the command line holds."""
+    """What a model file of the command line holds; to predict, a predictor is estimator enough."""
 
     estimator: Any
     task: Task
@@ -187,13 +187,15 @@ def save_model(model: Model, path: Path) -> Path:
         raise OSError(f"{path} could not be written, {error.strerror or error}{where}.") from error
 
 
-def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Model:
-    """Read a model of the command line; `encoding` is that of the files to come, if it differs."""
+def load_model(
+    path: Path, encoding: str | None = None, threads: int = 1, *, predictor: bool = False
+) -> Model:
+    """Read a model of the command line, or its predictor; `encoding` is that of files to come."""
     if path.is_dir():
         raise mm.ModelFileError(f"{path} is a folder: give the model file.")
     check_there(str(path))
     try:
-        estimator, about = load_with_about(path)
+        estimator, about = load_with_about(path, predictor=predictor)
     except mm.ModelFileError:
         looks = kind_of(str(path))
         if looks is None:
@@ -213,7 +215,8 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
         if "encoding" not in {field.name for field in fields(task)}:
             raise UsageError(f"--encoding does not apply to {task.format} files.")
         task = replace(task, encoding=encoding)
-    return Model(estimator.set_params(n_jobs=threads), task)
+    estimator.n_jobs = threads
+    return Model(estimator, task)
 
 
 def _stored_task(path: Path, kind: type[Task], reading: Any) -> Task:

@@ -193,7 +193,7 @@ def train(
     [bold]maxmargin train data.svm -o model.mm[/bold] is enough: the task is detected from the
     file. Ctrl-C stops the training, and the best model so far is written.
     """
-    from maxmargin.cli.commands import train_model
+    from maxmargin.cli.training import train_model
 
     silent = as_json or quiet
     numbers, code = train_model(
@@ -257,7 +257,7 @@ def path(
     Models are compared on the test file or, without one, on a fifth of the data, which is held out
     from training. The folder receives all models, and the best one as best.mm.
     """
-    from maxmargin.cli.commands import train_path
+    from maxmargin.cli.training import train_path
 
     silent = as_json or quiet
     numbers, code = train_path(
@@ -404,13 +404,11 @@ def _sentence(error: Exception) -> str:
 
 
 def _exit_code(error: Exception) -> int:
-    from sklearn.utils._param_validation import InvalidParameterError
-
     from maxmargin.cli.files import UsageError
     from maxmargin.data.files import FileFormatError
     from maxmargin.io.models import ModelFileError
 
-    if isinstance(error, UsageError | InvalidParameterError):
+    if isinstance(error, UsageError):
         return BAD_USAGE
     return BAD_FILE if isinstance(error, FileFormatError | ModelFileError) else FAILED
 

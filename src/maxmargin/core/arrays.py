@@ -139,6 +139,8 @@ PIECES, PIECE_BYTES = 64, 1024
 class SampledHash:
     """A hash of samples of the data that are added."""
 
+    piece_bytes: ClassVar[int] = PIECE_BYTES
+
     def __init__(self, kind: str, *values: Any) -> None:
         self._hash = hashlib.blake2b(kind.encode(), digest_size=16)
         for value in values:
@@ -191,17 +193,18 @@ class SampledHash:
 
     def _add_array(self, array: Any) -> None:
         self._add_text(f"array {array.shape} {array.dtype.str}")
-        if array.ndim == 0 or array.size * array.itemsize <= PIECES * PIECE_BYTES:
+        if array.ndim == 0 or array.size * array.itemsize <= PIECES * self.piece_bytes:
             self._hash.update(array.tobytes())
             return
         if not array.flags.c_contiguous:
             array = array if array.flags.f_contiguous else array[places(len(array))]
         flat = array.reshape(-1, order="A")
-        per_piece = max(PIECE_BYTES // array.itemsize, 1)
+        per_piece = max(self.piece_bytes // array.itemsize, 1)
+        pieces = []
         for place in places(-(-len(flat) // per_piece)):
-            piece = flat[place * per_piece : (place + 1) * per_piece]
-            self._hash.update(piece.tobytes())
+            pieces.append(flat[place * per_piece : (place + 1) * per_piece].tobytes())
             release(array)  # the system maps far more than was looked at
+        self._hash.update(b"".join(pieces))
 
     def _add_text(self, text: str) -> None:
         self._hash.update(text.encode())
@@ -210,4 +213,4 @@ class SampledHash:
 
 def places(n: int, most: int = PIECES) -> list[int]:
     """Up to `most` indices below `n`, evenly spaced, the first and the last among them."""
-    return sorted({int(place) for place in np.linspace(0, n - 1, min(most, n))}) if n else []
+    return list(dict.fromkeys(np.linspace(0, n - 1, min(most, n)).astype(np.int64).tolist()))

@@ -102,6 +102,18 @@ def all_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
     return given
 
 
+def numbered_classes(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes, sorted, and the number of each label among them."""
+    if labels.dtype.kind == "i" and len(labels):
+        lowest, highest = int(labels.min()), int(labels.max())
+        if highest - lowest < len(labels):  # whole numbers close together can be counted
+            above = np.subtract(labels, lowest, dtype=np.intp)
+            present = np.bincount(above) > 0
+            classes = (np.flatnonzero(present) + lowest).astype(labels.dtype)
+            return classes, above if present.all() else (np.cumsum(present) - 1)[above]
+    return np.unique(labels, return_inverse=True)
+
+
 def joined_classes(known: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
     """Sorted union of the classes; ValueError for fractions."""
     if found.dtype.kind == "f" and (found != np.round(found)).any():
@@ -141,12 +153,14 @@ def has_dictionaries(X: Any) -> bool:
             if isinstance(position, (list, tuple)):
                 return bool(position) and isinstance(position[0], str)
             # Words without features are refused where dictionaries are read.
-            return isinstance(position, (Mapping, set, frozenset, str))
+            return isinstance(position, (dict, Mapping, set, frozenset, str))
     return False
 
 
 def _is_matrix(X: Any) -> bool:
     """Whether it is an array, a sparse matrix or a data frame."""
+    if type(X) in (list, tuple):
+        return False
     return sp.issparse(X) or isinstance(X, np.ndarray) or hasattr(X, "columns")
 
 
@@ -215,10 +229,15 @@ LARGEST_COST = 1e40
 """Largest C of an example, times its weights."""
 
 
+_FEW = 1000
+"""Numbers that BLAS multiplies in one thread, whatever it is."""
+
+
 def are_moderate(values: NDArray[Any]) -> bool:
     """Whether all numbers are finite and at most `LARGEST`."""
     flat = values.ravel()
-    if inner_product(flat, flat) <= LARGEST**2:
+    square = float(flat.dot(flat)) if flat.size < _FEW else inner_product(flat, flat)
+    if square <= LARGEST**2:
         return True
     return bool((np.abs(flat) <= np.float64(LARGEST)).all())  # in float32 it would be infinite
 
@@ -272,7 +291,8 @@ def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str
     """One finite, non-negative number for each sample (or one for all)."""
     array = as_floats(values, name)
     if array.ndim == 0:
-        array = np.full(n_samples, float(array))
+        _check_sizes(array[None], name, what_for, f"take smaller {what_for}")
+        return np.full(n_samples, float(array))
     if array.shape != (n_samples,):
         raise ValueError(
             f"{name} must hold one number for each of the {n_samples} samples, "

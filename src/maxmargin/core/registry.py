@@ -12,6 +12,7 @@ _Class = TypeVar("_Class", bound=type)
 _BY_NAME: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
 _CHECKS: dict[type, Callable[[Any], None]] = {}
+_HOMES: dict[str, dict[str, str]] = {}
 
 _FIRST_FORMAT = "maxmargin."
 """Prefix of names in files of the first format: ``maxmargin.module:Class``."""
@@ -85,6 +86,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
     stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
     imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     home_of = {one.name: str(node.module) for node in imports for one in node.names if one.asname}
+    _HOMES[package] = home_of
 
     def find(name: str) -> Any:
         if name not in home_of:
@@ -96,3 +98,8 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return value
 
     return find, lambda: sorted(home_of), sorted(home_of)
+
+
+def home_of(package: str, name: str) -> str | None:
+    """The module that defines a lazy attribute of a package, which need not be imported yet."""
+    return _HOMES[package].get(name)

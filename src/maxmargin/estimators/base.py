@@ -1,78 +1,28 @@
 """Base of all estimators: stopping, callbacks, warnings, warm starts, stored attributes."""
 
 import copy
-import inspect
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import MISSING, field, fields
+from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, _clone_parametrized
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from maxmargin.core.arrays import Floats, check_shape
-from maxmargin.core.certificate import Certificate
-from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status
+from maxmargin.core.arrays import Floats
+from maxmargin.core.result import AbsoluteGap, Result, Status
 from maxmargin.estimators.convergence import NotConvergedWarning, likely_cause
-from maxmargin.estimators.declared import Documented, estimator, fitted
 from maxmargin.io.checkpoint import Checkpoint
+from maxmargin.predictors.base import MOST_THREADS, Predictor, callers_level
+from maxmargin.predictors.declared import estimator
 
 
 @estimator
-class StoredEstimator:
-    """Base of the estimators that files can hold; a file sets only what ``fitted()`` declares."""
-
-    n_features_in_: int = fitted()
-    feature_names_in_: NDArray[np.object_] = fitted()
-
-    @classmethod
-    def fitted_types(cls) -> dict[str, Any]:
-        """Type hints of the attributes that a fit sets, by name."""
-        learned = [one for one in fields(cls) if not one.init and one.default is MISSING]
-        return {one.name: one.type for one in learned}
-
-    def _check_fitted(self) -> None:
-        """Raise an error if attributes that come from a file do not fit together."""
-
-
-def check_classes(classes: NDArray[Any], n_classes: int | None = None) -> None:
-    """ValueError for what can be no array of class labels, or not of so many."""
-    labels = classes.tolist()
-    plain = all(isinstance(label, str | int | float) for label in labels)
-    if classes.ndim != 1 or not plain or n_classes not in (None, len(labels)):
-        raise ValueError("classes_ are not the labels of the model's classes")
-
-
-def check_weights(name: str, weights: Any, *shape: int) -> None:
-    """ValueError for weights, dense or sparse, that are not float64 or not of this shape."""
-    check_shape(name, weights, *shape)
-    if weights.dtype != np.float64:
-        raise ValueError(f"{name} must be numbers of 64 bits")
-
-
-def callers_level() -> int:
-    """The `stacklevel` of a warning that names the line which called the library."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and (frame := frame.f_back) is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith(("maxmargin.", "sklearn.")):
-            break
-        level += 1
-    return level
-
-
-MOST_THREADS = 1024
-"""More than any machine has use for: a number in a file must not be able to ask for them."""
-
-
-@estimator
-class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, BaseEstimator):
+class CertifiedEstimator(CallbackSupportMixin, Predictor, BaseEstimator):
     """Base of all estimators: a fit is a solve with a certificate.
 
     Parameters
@@ -90,21 +40,8 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
     checkpoint : path or Checkpoint, default=None
         File for the state of the fit; ``Checkpoint(path, resume=True)`` resumes it, with the same
         result as without the interruption.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The result does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the examples.
-
-    Attributes
-    ----------
-    certificate_ : Certificate
-        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
-    history_ : list of Iteration
-        Seconds, oracle calls, updates, primal and dual value after each iteration.
-    n_iter_ : int
-        Number of iterations.
-    status_ : str
-        "converged", or why the fit stopped before.
     """
 
     C: float = field(default=1.0, kw_only=False)
@@ -114,7 +51,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
     max_iter: int = 10_000
     time_limit: float | None = None
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None
-    n_jobs: int | None = None
     random_state: Any = 0
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -127,16 +63,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
         "n_jobs": [Interval(Integral, -MOST_THREADS, MOST_THREADS, closed="both"), None],
         "random_state": ["random_state"],
     }
-
-    certificate_: Certificate = fitted()
-    history_: list[Iteration] = fitted()
-    n_iter_: int = fitted()
-    status_: str = fitted()
-    _data_fingerprint: str = fitted()
-
-    def _check_fitted(self) -> None:
-        """ValueError unless all of these are there and fit together."""
-        _ = self.certificate_, self.history_, self.n_iter_, self.status_
 
     def _learned(
         self, result: Result, attributes: Callable[[Floats], dict[str, Any]]

@@ -1,90 +1,16 @@
-"""Checks of what estimators are given, by scikit-learn's validation and in sentences of our own."""
+"""Checks of what estimators learn from, by scikit-learn's validation and in our own sentences."""
 
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, validation
-from sklearn.utils.validation import _check_feature_names, column_or_1d, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from maxmargin.core.arrays import Floats
-from maxmargin.core.inputs import check_bias, check_kinds, check_lengths, check_moderate, costs
-
-_FLOATS = np.float64, np.float32
-
-
-def check_is_fitted(estimator: Any) -> None:
-    """Refuse an estimator that is not fitted; scikit-learn's check looks at its tags each time."""
-    if "certificate_" not in vars(estimator):
-        validation.check_is_fitted(estimator)
-
-
-def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> Any:
-    """Finite features, dense in C order or CSR with 32-bit columns; `ends` are of sequences."""
-    if not _is_plain(X):
-        try:
-            X = check_array(
-                X,
-                accept_sparse="csr",
-                dtype=_FLOATS,
-                order="C",
-                ensure_all_finite=False,
-                estimator=name,
-                input_name="X",
-            )
-        except ValueError as error:
-            raise ValueError(one_sentence(str(error), X, "X")) from error
-    if sp.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    check_moderate(X, name, ends)
-    return X
-
-
-def _is_plain(X: Any) -> bool:
-    """Whether `check_array` would return X as it is, after a while."""
-    if type(X) is not np.ndarray and not (sp.issparse(X) and X.format == "csr"):
-        return False
-    if X.ndim != 2 or 0 in X.shape or X.dtype not in _FLOATS:
-        return False
-    if type(X) is np.ndarray:
-        return bool(X.flags.c_contiguous)
-    return bool(X.indices.dtype == X.indptr.dtype == np.int32)
-
-
-def check_rows(estimator: Any, X: Any) -> Any:
-    """Rows to predict for, checked, with the columns of the training data."""
-    check_is_fitted(estimator)
-    rows = check_features(X, type(estimator).__name__)
-    alike = rows is X and rows.shape[1] == estimator.n_features_in_
-    if not alike or "feature_names_in_" in vars(estimator):
-        validate_data(estimator, X, reset=False, skip_check_array=True)
-    return rows
-
-
-def check_names(estimator: Any, X: Any, reset: bool = False) -> None:
-    """Refuse columns of other names or order than in training; with `reset`, set the names."""
-    named = _named(X)
-    if named is None and not reset and "feature_names_in_" not in vars(estimator):
-        return
-    _check_feature_names(estimator, np.zeros((0, 0)) if named is None else named, reset=reset)
-
-
-def _named(X: Any) -> Any:
-    """A matrix with the column names of `X`, a data frame or a list of some; None without any."""
-    if hasattr(X, "columns"):
-        return X
-    parts = X if isinstance(X, (list, tuple)) else ()
-    frames = [(i, part) for i, part in enumerate(parts) if hasattr(part, "columns")]
-    for i, frame in frames[1:]:
-        first, names = list(frames[0][1].columns), list(frame.columns)
-        if names != first:
-            raise ValueError(
-                f"Part {i} of X has the columns {names!s:.100}, but part {frames[0][0]} has "
-                f"{first!s:.100}: give all parts the same, in the same order."
-            )
-    return frames[0][1] if frames else None
+from maxmargin.core.inputs import check_bias, check_kinds, check_lengths, costs
+from maxmargin.predictors.checks import check_features, one_sentence
 
 
 def check_labels(y: Any, name: str) -> NDArray[Any]:
@@ -98,38 +24,36 @@ def check_labels(y: Any, name: str) -> NDArray[Any]:
         raise ValueError(one_sentence(str(error), y, "y")) from error
 
 
-def one_sentence(message: str, values: Any, name: str) -> str:
-    """Scikit-learn's complaint about an array, without the print-out of the array."""
-    if message.startswith("Complex data not supported"):
-        return f"Complex data not supported: {name} must hold real numbers."
-    if message.startswith("Expected 2D array"):
-        return (
-            f"{name} must be a matrix with one row a sample, but has "
-            f"{np.asarray(values).ndim} dimensions: "
-            f"Reshape your data with reshape(-1, 1) if it has a single feature, or "
-            f"reshape(1, -1) if it is a single sample."
-        )
-    if message.startswith("could not convert"):
-        return f"{name} must hold numbers ({message})."
-    return message
+def check_are_classes(y: NDArray[Any]) -> None:
+    """Refuse labels that are no classes, and warn of too many."""
+    # Of whole numbers close together there is nothing to say; scikit-learn would sort them first.
+    if y.dtype.kind != "i" or not len(y) or int(y.max()) - int(y.min()) >= len(y) // 2:
+        check_classification_targets(y)
 
 
-def check_samples(X: Any, y: Any, name: str) -> tuple[Any, NDArray[Any]]:
+def check_samples(X: Any, y: Any, name: str, in_order: bool = True) -> tuple[Any, NDArray[Any]]:
     """Checked features, and labels, one for each row."""
     y = check_labels(y, name)
-    X = check_features(X, name)
+    X = check_features(X, name, in_order=in_order)
     check_lengths(X, y)
     return X, y
+
+
+def _is_zero(X: Any) -> bool:
+    """Whether a matrix holds nothing but zeros; mostly the first numbers tell."""
+    values = X.data if sp.issparse(X) else X
+    return not (np.any(values[:100]) or np.any(values))
 
 
 def check_weighted(
     estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
 ) -> tuple[Any, NDArray[Any], Floats]:
     """Features, labels and the C of each example of a linear estimator; see `costs`."""
-    X, y = check_samples(X, y, type(estimator).__name__)
+    # A vectorizer's rows are not in order, and to sort them takes longer than a short fit.
+    X, y = check_samples(X, y, type(estimator).__name__, in_order=False)
     if estimator.fit_intercept:
         check_bias(estimator.intercept_scaling)
-    elif alone and not np.any(X.data if sp.issparse(X) else X):
+    elif alone and _is_zero(X):
         raise ValueError(
             "Every row of X is zero and fit_intercept is False, so there is nothing to learn "
             "from: check how X was made."

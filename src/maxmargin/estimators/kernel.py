@@ -18,38 +18,25 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.arrays import Floats, check_shape, conforms
+from maxmargin.core.arrays import Floats, check_shape
 from maxmargin.core.inputs import check_loss_matrix, check_several, costs, label_array
 from maxmargin.core.kernel import (
     NAMES,
     SAMPLE,
     Kernel,
-    Pairs,
     ProductKernel,
     check_gram,
     make_kernel,
     n_rows,
 )
-from maxmargin.core.kernel_oracle import (
-    ClassOracle,
-    KernelClasses,
-    KernelModel,
-    KernelOracle,
-    Multiclass,
-    class_scores,
-    predict,
-)
-from maxmargin.core.oracle import Threads
+from maxmargin.core.kernel_oracle import ClassOracle, KernelClasses, KernelOracle, Multiclass
 from maxmargin.core.problem import Problem, check_instance
-from maxmargin.estimators.base import (
-    CertifiedEstimator,
-    StoredEstimator,
-    check_classes,
-    check_weights,
-)
-from maxmargin.estimators.checks import check_features, check_is_fitted, check_rows
-from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.structured import PROBLEM_ARGUMENTS, HasProblem
+from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.predictors.base import Stored, check_weights
+from maxmargin.predictors.checks import check_features, check_rows
+from maxmargin.predictors.declared import estimator, fitted
+from maxmargin.predictors.kernel import KernelPredictor, KernelStructuredSVMPredictor, takes_rows
+from maxmargin.predictors.structured import HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.training.fit import train_oracle
@@ -92,7 +79,7 @@ class HasKernel:
 
 
 @estimator
-class KernelEstimator(CertifiedEstimator):
+class KernelEstimator(KernelPredictor, CertifiedEstimator):
     """Base of the estimators whose model is a `KernelModel`.
 
     Parameters
@@ -102,36 +89,12 @@ class KernelEstimator(CertifiedEstimator):
     max_iter : int, default=100000
         Most iterations: mini-batches, or updates of the examples that violate their margins most.
 
-    Attributes
-    ----------
-    model_ : KernelModel
-        Rows, factors and the kernel, from which scores are made.
-    support_size_ : int
-        Rows in the model.
-    certificate_ : Certificate
-        ``primal``, ``dual``, ``gap`` and ``relative_gap``, with the kernel computed anew.
     """
 
     rescaling: str = "margin"
     max_iter: int = 100_000
 
     _parameter_constraints = {"rescaling": [StrOptions({"margin", "slack"})]}
-
-    classes_: NDArray[Any] = fitted()
-    model_: KernelModel = fitted()
-    support_size_: int = fitted()
-    _problem: Any = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        if not callable(getattr(self._problem, "candidates", None)) or self.model_ is None:
-            raise ValueError("there is no problem that could list outputs")
-        if isinstance(self._problem, Pairs) and not conforms(
-            self.model_.parts.tolist(), list[tuple[Any, Any]]
-        ):
-            raise ValueError("the kernel model has parts that are no inputs with outputs")
-        if isinstance(self._problem, KernelClasses):
-            check_classes(self.classes_, len(self._problem.classes))
 
     def _fit_oracle(self, oracle: Any, auto: Any, X: Any, Y: Any) -> None:
         """Train; if the problem fails on the way, the estimator keeps what was learned before."""
@@ -149,7 +112,7 @@ class KernelEstimator(CertifiedEstimator):
 
 
 @estimator
-class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
+class KernelStructuredSVM(HasKernel, KernelStructuredSVMPredictor, KernelEstimator, HasProblem):
     """Structural SVM in the space of a kernel, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` with scores ``<w, phi(x, y)>``, of
@@ -167,15 +130,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
     solver : "auto", MiniBatchDual or KernelClassesDual, default="auto"
         "auto" is `KernelClassesDual` for `Multiclass`, unless a loss matrix rescales its slack, and
         `MiniBatchDual` for all others.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        Of `Multiclass` only.
-    n_features_in_ : int
-        Of `Multiclass` on rows of numbers only.
-    feature_names_in_ : ndarray of shape (n_features,)
-        The same, when trained on a data frame.
 
     See Also
     --------
@@ -209,8 +163,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         "solver": [StrOptions({"auto"}), MiniBatchDual, KernelClassesDual],
     }
 
-    _arguments = PROBLEM_ARGUMENTS
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Sequence[Any], sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs and their true outputs.
@@ -229,13 +181,13 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         if not n:
             raise ValueError("X is empty: there is nothing to learn from.")
         C, kernel, problem, rows = costs(self, n, sample_weight), self._kernel(), self.problem, X
-        is_plain = takes_rows = False
+        is_plain = numbers = False
         if isinstance(problem, Multiclass):
             classes = _classes_of(problem, y)
             problem = KernelClasses(classes, check_loss_matrix(problem.loss_matrix, classes))
             inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
-            takes_rows = _takes_rows(inner)
-            rows = check_features(X, type(self).__name__) if takes_rows else inner.rows(X)
+            numbers = takes_rows(inner)
+            rows = check_features(X, type(self).__name__) if numbers else inner.rows(X)
             # With a loss of one for every mistake, both rescalings are the same.
             same = np.array_equal(problem.loss_matrix, 1.0 - np.eye(len(classes)))
             is_plain = self.rescaling == "margin" or same
@@ -255,38 +207,9 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         else:
             oracle = KernelOracle(problem, rows, y, C, kernel, self.rescaling)
         self._fit_oracle(oracle, auto, rows, y)
-        if takes_rows:
+        if numbers:
             validate_data(self, X, skip_check_array=True)
         return self
-
-    def predict(self, X: Any) -> Any:
-        """The best output of each input.
-
-        Returns
-        -------
-        y : list, or for `Multiclass` ndarray of shape (n_samples,)
-            What is predicted for each input.
-        """
-        check_is_fitted(self)
-        if isinstance(self._problem, KernelClasses):
-            return self.classes_[self.decision_function(X).argmax(axis=1)]
-        return [output for output, _ in self._predicted(X)]
-
-    def decision_function(self, X: Any) -> Floats:
-        """Score of the best output of each input; for `Multiclass`, of every class.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            One score for each input, the higher the better.
-        """
-        check_is_fitted(self)
-        if not isinstance(self._problem, KernelClasses):
-            return np.array([score for _, score in self._predicted(X)])
-        kernel = self.model_.kernel.parts
-        rows = check_rows(self, X) if _takes_rows(kernel) else kernel.rows(X)
-        with Threads(self.n_jobs) as threads:
-            return class_scores(self.model_, self._problem.codes, rows, threads)
 
     def score(self, X: Any, y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""
@@ -303,10 +226,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         """
         return float(np.mean([a == b for a, b in zip(y, self.predict(X), strict=True)]))
 
-    def _predicted(self, X: Any) -> list[tuple[Any, float]]:
-        with Threads(self.n_jobs) as threads:
-            return predict(self._problem, self.model_, X, threads)
-
 
 def _classes_of(problem: Multiclass, y: Sequence[Any]) -> NDArray[Any]:
     """The classes given, which must include all of the training data, or those of the data."""
@@ -322,14 +241,9 @@ def _classes_of(problem: Multiclass, y: Sequence[Any]) -> NDArray[Any]:
     return classes
 
 
-def _takes_rows(kernel: Kernel) -> bool:
-    """Whether a kernel compares rows of numbers, rather than pairs of any objects."""
-    return not getattr(kernel, "pairwise", False)
-
-
 @estimator
 class LowRankKernel(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, HasKernel, StoredEstimator, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, HasKernel, Stored, BaseEstimator
 ):
     """Features of rank k, from the kernel with k basis rows.
 

@@ -12,26 +12,21 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval
 
-from maxmargin.core.arrays import Floats
-from maxmargin.core.certificate import Certificate
 from maxmargin.core.inputs import costs
-from maxmargin.core.latent import LatentOracle, LatentProblem, as_pair, make_latent_oracle
-from maxmargin.core.problem import called, check_instance
+from maxmargin.core.latent import LatentOracle, LatentProblem, make_latent_oracle
+from maxmargin.core.problem import check_instance
 from maxmargin.core.result import Result, Status
-from maxmargin.estimators.base import callers_level, check_weights
-from maxmargin.estimators.checks import check_is_fitted
-from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.structured import (
-    PROBLEM_ARGUMENTS,
-    HasProblem,
-    StructuredEstimator,
-)
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.predictors.base import callers_level
+from maxmargin.predictors.declared import estimator
+from maxmargin.predictors.latent import LatentPredictor, LatentStructuredSVMPredictor
+from maxmargin.predictors.structured import HasProblem
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.training.fit import make_solver, train
 
 
 @estimator
-class LatentEstimator(StructuredEstimator):
+class LatentEstimator(LatentPredictor, StructuredEstimator):
     """Base of the estimators with latent variables.
 
     Parameters
@@ -57,23 +52,6 @@ class LatentEstimator(StructuredEstimator):
     random_state : int, RandomState instance or None, default=0
         Starts, and the order of the examples.
 
-    Attributes
-    ----------
-    objectives_ : ndarray of shape (n_steps,)
-        The objective after each convex step of the best start; it never rises.
-    certificates_ : list of Certificate
-        Of each convex step of the best start.
-    certificate_ : Certificate
-        For the convex problem with these latent variables: ``primal`` is the objective, ``dual`` a
-        lower bound with these latent variables only, not for the problem as a whole.
-    imputations_ : list
-        Latent variable of each true output: the best at the weights.
-    restart_objectives_ : ndarray of shape (n_restarts,)
-        The objective at the end of every start.
-    history_ : list of Iteration
-        Iterations of all the convex steps of the best start.
-    n_iter_ : int
-        Number of these.
     """
 
     _pages = {
@@ -93,11 +71,6 @@ class LatentEstimator(StructuredEstimator):
         "restarts": [Interval(Integral, 1, None, closed="left")],
         "max_imputations": [Interval(Integral, 1, None, closed="left")],
     }
-
-    objectives_: Floats = fitted()
-    certificates_: list[Certificate] = fitted()
-    imputations_: Any = fitted()
-    restart_objectives_: Floats = fitted()
 
     def _fit_latent(
         self, latent: LatentOracle, X: Any, y: Any, attributes: Any, initial: Any = None
@@ -140,7 +113,7 @@ class LatentEstimator(StructuredEstimator):
 
 
 @estimator
-class LatentStructuredSVM(LatentEstimator, HasProblem):
+class LatentStructuredSVM(LatentStructuredSVMPredictor, LatentEstimator, HasProblem):
     """Structural SVM whose outputs have a latent part that the training data do not tell.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -154,10 +127,6 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     problem : LatentProblem
         What is predicted.
 
-    Attributes
-    ----------
-    weights_ : ndarray of shape (n_features,)
-
     See Also
     --------
     LatentProblem : What to write.
@@ -170,8 +139,6 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     """
 
     _parameter_constraints = {"problem": [HasMethods(sorted(LatentProblem.__abstractmethods__))]}
-
-    _arguments = PROBLEM_ARGUMENTS
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -205,40 +172,6 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
         latent = make_latent_oracle(self.problem, X, y, costs(self, len(X), sample_weight))
         self._fit_latent(latent, X, y, lambda weights: {"weights_": weights}, initial)
         return self
-
-    weights_: Floats = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_weights("weights_", self.weights_, len(self.weights_))
-
-    def predict(self, X: Sequence[Any]) -> list[Any]:
-        """The best output of each input.
-
-        Returns
-        -------
-        y : list
-            What is predicted for each input.
-        """
-        return [y for y, _ in self.predict_latent(X)]
-
-    def predict_latent(self, X: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """The best output of each input with its latent variable.
-
-        Returns
-        -------
-        pairs : list of (y, h)
-            The best latent variable of each input.
-        """
-        check_is_fitted(self)
-        found = (called(self.problem, "inference", i, x, self.weights_) for i, x in enumerate(X))
-        return [as_pair(pair) for pair in found]
-
-    def decision_function(self, X: Sequence[Any]) -> Floats:
-        """Score of the best output of each input."""
-        pairs = self.predict_latent(X)
-        features = [self.problem.joint_feature(x, *pair) for x, pair in zip(X, pairs, strict=True)]
-        return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""

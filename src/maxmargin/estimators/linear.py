@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.arrays import Floats, check_finite
+from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import LARGEST, are_moderate, as_floats, check_costs, first_immoderate
 from maxmargin.core.linear import (
     GaussianPrior,
@@ -29,22 +28,23 @@ from maxmargin.core.linear import (
 )
 from maxmargin.core.result import Result
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import CertifiedEstimator, check_weights
-from maxmargin.estimators.checks import check_rows, check_weighted
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.estimators.checks import check_weighted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
+from maxmargin.predictors.declared import estimator
+from maxmargin.predictors.linear import LinearPredictor, LinearRegressorPredictor
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual
 from maxmargin.training.fit import refuse_checkpoint, train
-from maxmargin.training.streams import CheckedExamples, LinearStream
+from maxmargin.training.linear_streams import CheckedExamples, LinearStream
 
 _SPARSE_BELOW, _DENSE_ABOVE = 0.3, 0.7
 """Fractions of non-zeros below which a sparse matrix is faster, and above which a dense one is."""
 
 
 @estimator
-class LinearEstimator(CertifiedEstimator, Prunable):
+class LinearEstimator(LinearPredictor, CertifiedEstimator, Prunable):
     """Base of `LinearClassifier` and `LinearRegressor`.
 
     Parameters
@@ -69,11 +69,6 @@ class LinearEstimator(CertifiedEstimator, Prunable):
     random_state : int, RandomState instance or None, default=0
         Order of the examples. Same seed and `n_jobs`, same result, bit for bit.
 
-    Attributes
-    ----------
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of columns; only when trained on data frames.
     """
 
     fit_intercept: bool = True
@@ -118,9 +113,6 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             In the order of `Cs`; this estimator itself stays as it is.
         """,
     }
-
-    coef_: Any = fitted()
-    intercept_: Floats | float = fitted()
 
     _online: OnlineDual | None = field(default=None, init=False)
 
@@ -239,16 +231,6 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             models[value] = model
         return [models[value] for value in values]
 
-    def _scores(self, X: Any) -> Floats:
-        """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""
-        X = check_rows(self, X)
-        if sp.issparse(X) and not sp.issparse(self.coef_) and not self.coef_.flags.f_contiguous:
-            # Once for all, after loading: in any other order it is copied for each product.
-            self.coef_ = np.asfortranarray(self.coef_)
-        coef = self.coef_ if sp.issparse(self.coef_) else np.atleast_2d(self.coef_)
-        scores = np.asarray(safe_sparse_dot(X, coef.T, dense_output=True)) + self.intercept_
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -311,7 +293,7 @@ def _carried_over(
 
 
 @estimator
-class LinearRegressor(RegressorMixin, LinearEstimator):
+class LinearRegressor(RegressorMixin, LinearRegressorPredictor, LinearEstimator):
     """Linear support vector regression, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * max(0, |y_i - w'x_i| - epsilon)``.
@@ -320,11 +302,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     ----------
     epsilon : float, default=0.0
         Errors up to this size cost nothing.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
 
     See Also
     --------
@@ -377,10 +354,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         rows, y, C = self._check_samples(X, y, sample_weight)
         return self._fit_path(X, rows, y, self._task(rows, y, C), Cs)
 
-    def predict(self, X: Any) -> Floats:
-        """Predicted values."""
-        return self._scores(X)
-
     def _task(self, X: Any, y: NDArray[Any], C: Floats) -> LinearTask:
         try:
             values = y.astype(np.float64)
@@ -404,14 +377,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         shared, root = geometry(self, X, 1)
         problem = ScalarProblem.epsilon_insensitive(values, float(self.epsilon), C, **shared)
         return LinearTask(problem, root, shared["bias"])
-
-    intercept_: float = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        one_row = (1,) if sp.issparse(self.coef_) else ()
-        check_weights("coef_", self.coef_, *one_row, self.n_features_in_)
-        check_finite("intercept_", np.array(self.intercept_))
 
     def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
         return {"coef_": coef[:, 0].copy(), "intercept_": float(intercept[0])}

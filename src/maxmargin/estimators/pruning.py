@@ -12,8 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate
-from maxmargin.estimators.checks import check_is_fitted
-from maxmargin.io.models import OF_TRAINING
+from maxmargin.predictors.checks import check_is_fitted
 
 _STORED = 1.5
 """What a weight in a sparse matrix takes, next to one in a dense one."""
@@ -101,6 +100,8 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
         raise ValueError(f"threshold is {threshold}, but must be a number that is not negative.")
     if (X is None) != (y is None):
         raise ValueError("Give X and y both, or neither.")
+    from maxmargin.io.models import OF_TRAINING
+
     check_is_fitted(estimator)
     weights = dense(estimator.coef_)
     keep = (weights != 0.0) & (np.abs(weights) >= threshold)

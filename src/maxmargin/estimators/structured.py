@@ -11,19 +11,13 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.problem import (
-    Initializable,
-    as_inputs,
-    called,
-    check_instance,
-    check_pairs,
-)
+from maxmargin.core.problem import Initializable, as_inputs, check_instance, check_pairs
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import CertifiedEstimator, HasEngine, check_weights
-from maxmargin.estimators.checks import check_is_fitted
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.base import CertifiedEstimator, HasEngine
+from maxmargin.predictors.declared import estimator
+from maxmargin.predictors.structured import HasProblem, StructuredSVMPredictor
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.fit import (
     SOLVERS,
@@ -130,30 +124,8 @@ class ExampleEstimator(HasEngine, RescaledEstimator):
         self._check_names(X, reset=True)
 
 
-PROBLEM_ARGUMENTS = """
-X : sequence of n_samples inputs
-    Inputs, as the problem understands them.
-y : sequence of n_samples outputs
-    Their true outputs.
-"""
-"""What methods of estimators take whose parameter is the problem."""
-
-
 @estimator
-class HasProblem:
-    """For estimators whose first parameter is the problem; the last of their bases.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is predicted.
-    """
-
-    problem: Any = field(kw_only=False)
-
-
-@estimator
-class StructuredSVM(ExampleEstimator, HasProblem):
+class StructuredSVM(StructuredSVMPredictor, ExampleEstimator, HasProblem):
     """Structural SVM for any problem whose loss-augmented inference you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -166,10 +138,6 @@ class StructuredSVM(ExampleEstimator, HasProblem):
         Without ``slack_rescaled_inference`` of the problem, the latter takes several calls of
         ``loss_augmented_inference``, which may miss the largest slack: the certificate then counts
         a bound of it, and a fit may end with the status "relaxed".
-
-    Attributes
-    ----------
-    weights_ : ndarray of shape (n_features,)
 
     See Also
     --------
@@ -185,8 +153,6 @@ class StructuredSVM(ExampleEstimator, HasProblem):
         "problem": [HasMethods(["joint_feature", "loss", "inference", "loss_augmented_inference"])],
         "rescaling": [StrOptions({"margin", "slack"})],
     }
-
-    _arguments = PROBLEM_ARGUMENTS
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -253,36 +219,6 @@ class StructuredSVM(ExampleEstimator, HasProblem):
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}
-
-    weights_: Floats = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_weights("weights_", self.weights_, len(self.weights_))
-
-    def predict(self, X: Sequence[Any]) -> list[Any]:
-        """The best output of each input.
-
-        Returns
-        -------
-        y : list
-            What is predicted for each input.
-
-        Raises
-        ------
-        ProblemError
-            If ``inference`` of the problem raises.
-        """
-        check_is_fitted(self)
-        inputs = enumerate(as_inputs(X))
-        return [called(self.problem, "inference", i, x, self.weights_) for i, x in inputs]
-
-    def decision_function(self, X: Sequence[Any]) -> Floats:
-        """Score of the best output of each input."""
-        outputs = self.predict(X)
-        pairs = zip(as_inputs(X), outputs, strict=True)
-        features = [self.problem.joint_feature(x, y) for x, y in pairs]
-        return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""

@@ -8,17 +8,17 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
 from maxmargin.core.arrays import check_finite, check_types, conforms
-from maxmargin.core.registry import as_named_now, class_named
+from maxmargin.core.registry import as_named_now, class_named, home_of
 from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, refuse, restore
 from maxmargin.io.files import DamagedFileError, read_tensors, write_tensors
 
@@ -88,8 +88,10 @@ def save(
     >>> model.predict(X[:3])
     array([0, 0, 0])
     """
+    from sklearn.utils.validation import check_is_fitted
+
     name = type(estimator).__name__
-    if not isinstance(estimator, BaseEstimator) or _estimator_class(name) is not type(estimator):
+    if _estimator_class(name) is not type(estimator):
         raise ModelFileError(
             f"{name} is no estimator of maxmargin: save the estimators inside it, one by one."
         )
@@ -166,6 +168,7 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> A
 
     See Also
     --------
+    load_predictor : Its lower half, which only predicts.
     save : Write one.
     read_header : What a file says about its model.
 
@@ -176,10 +179,54 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> A
     return load_with_about(path, mmap=mmap, **given)[0]
 
 
+def load_predictor(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Any:
+    """The lower half of the estimator that a file holds: it predicts, and cannot be trained.
+
+    For services and scripts that only predict: scikit-learn is not imported, which takes longer
+    than all the rest. Estimators inherit these methods, so that the answers are the same.
+
+    Parameters
+    ----------
+    path : path
+    mmap : bool, default=False
+        As for `load`.
+    **given
+        Parameters that hold code of yours, as for `load`.
+
+    Returns
+    -------
+    predictor : object
+        Has ``predict``, and where the estimator has them ``decision_function``,
+        ``predict_k_best``, ``predict_marginals`` and others, but not ``score``; with the fitted
+        attributes. ``n_jobs`` can be set, and is None.
+
+    Raises
+    ------
+    ModelFileError, OSError
+        As `load`.
+
+    See Also
+    --------
+    load : The estimator itself.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import maxmargin as mm
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "dogs"}]]
+    >>> tagger = mm.SequenceTagger().fit(X, [["DET", "NOUN"], ["NOUN"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     predictor = mm.load_predictor(mm.save(tagger, f"{folder}/tagger.mm"))
+    >>> predictor.predict([[{"word": "the"}, {"word": "dogs"}]])[0].tolist()
+    ['DET', 'NOUN']
+    """
+    return load_with_about(path, mmap=mmap, predictor=True, **given)[0]
+
+
 def load_with_about(
-    path: str | os.PathLike[str], *, mmap: bool = False, **given: Any
+    path: str | os.PathLike[str], *, mmap: bool = False, predictor: bool = False, **given: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """`load`, and what was given to `save` as `about`."""
+    """`load` or `load_predictor`, and what was given to `save` as `about`."""
     path = Path(path)
     header, arrays = _read(path, mmap)
     _check_given(path, header["given"], given)
@@ -190,27 +237,32 @@ def load_with_about(
         return leaves[name][at] if at >= 0 else given[name]
 
     with _blaming(path):
-        kind, parameters, fitted = _restored(header, arrays, place)
+        kind = (_predictor_class if predictor else _estimator_class)(header["estimator"])
+        parameters, fitted = _restored(kind, header, arrays, place)
         own = {key: value for key, value in parameters.items() if key not in _OF_THE_MACHINE}
-        estimator = kind(**own)
-        estimator._validate_params()
-        estimator.__dict__.update(fitted)
-        estimator._check_fitted()
-        return estimator, header["about"]
+        if predictor:
+            hints = {one.name: one.type for one in fields(kind) if one.init}
+            own = {key: own[key] for key in hints.keys() & own.keys() - {"n_jobs"}}
+            check_types(kind.__name__, own, hints)
+        model = kind(**own)
+        if not predictor:
+            model._validate_params()
+        model.__dict__.update(fitted)
+        model._check_fitted()
+        return model, header["about"]
 
 
 def _restored(
-    header: Mapping[str, Any], arrays: Arrays, foreign: Any
-) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    kind = _estimator_class(header["estimator"])  # whose module registers what it learns
+    kind: Any, header: Mapping[str, Any], arrays: Arrays, foreign: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     if kind is None:
-        raise ValueError(f"{header['estimator']!r:.80} is no estimator")
+        raise ValueError(f"{header['estimator']!r:.80} is no estimator, or predicts nothing")
     model = restore(header["model"], arrays, foreign=foreign, find=_class_named)
     if not conforms(model, dict[str, dict[str, Any]]) or model.keys() != {"parameters", "fitted"}:
         raise ValueError("parameters or attributes are missing")
     fitted = as_named_now(model["fitted"])
     check_types(kind.__name__, fitted, kind.fitted_types())
-    return kind, as_named_now(model["parameters"]), fitted
+    return as_named_now(model["parameters"]), fitted
 
 
 def _given_place(tree: Tree) -> tuple[str, int]:
@@ -270,7 +322,9 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         return header["given"][_given_place(tree)[0]]
 
     with _blaming(Path(path)):
-        _, parameters, fitted = _restored(header, arrays, description)
+        name = header["estimator"]
+        kind = _predictor_class(name) or _estimator_class(name)
+        parameters, fitted = _restored(kind, header, arrays, description)
     history = fitted.get("history_") or []
     classes = fitted.get("classes_")
     copied = ("estimator", "format", "maxmargin", "given", "about")
@@ -313,9 +367,18 @@ def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]
             )
 
 
-def _estimator_class(name: Any) -> Any:
+def _estimator_class(name: str) -> Any:
+    """The estimator of a name, or None; its module registers what it learns."""
     found = getattr(maxmargin, name) if name in maxmargin.__all__ else None
-    return found if isinstance(found, type) and issubclass(found, BaseEstimator) else None
+    return found if hasattr(found, "fitted_types") else None
+
+
+def _predictor_class(name: str) -> Any:
+    """The lower half of an estimator, or None: ``predictors.x`` of ``estimators.x``, and so on."""
+    home = home_of("maxmargin", name) or ""
+    if "estimator" not in home:
+        return None
+    return getattr(import_module(home.replace("estimator", "predictor")), f"{name}Predictor", None)
 
 
 def _read(path: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -8,7 +8,7 @@ from maxmargin.structures.constituency.problem import GrammarProblem as GrammarP
 from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
 from maxmargin.structures.graph.problem import GraphLabelling as GraphLabelling
 from maxmargin.structures.multilabel.problem import LabelSets as LabelSets
-from maxmargin.structures.ordinal.estimator import Ordinal as Ordinal
+from maxmargin.structures.ordinal.problem import Ordinal as Ordinal
 from maxmargin.structures.performance.problem import PerformanceProblem as PerformanceProblem
 from maxmargin.structures.pose.problem import PoseProblem as PoseProblem
 from maxmargin.structures.ranking.problem import RankingProblem as RankingProblem

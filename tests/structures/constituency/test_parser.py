@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import maxmargin as mm
-from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
+from maxmargin.structures.constituency.estimator import GrammarParser
 from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import (
     Grammar,
@@ -23,6 +23,7 @@ from maxmargin.structures.constituency.grammar import (
     bracket_scores,
     brackets,
 )
+from maxmargin.structures.constituency.predictor import UnparsedWarning
 from maxmargin.structures.constituency.problem import GrammarModel
 
 BANK = """

@@ -5,6 +5,8 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
@@ -225,6 +227,18 @@ def test_methods_are_chosen_by_the_graph():
     ) as e:
         graphs.elimination(9, "exact")
     assert "is about 6 or more, but with 9 labels the limit is 5" in str(e.value)
+
+
+@given(st.integers(1, 8), st.data())
+def test_forests_are_told_from_other_graphs(n_nodes, data):
+    pairs = [(u, v) for v in range(n_nodes) for u in range(v)]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    edges = np.array(chosen, dtype=np.int64).reshape(-1, 2)
+    path = np.array([[0, 1]])  # another graph before it
+    graphs = Graphs(*stack_graphs([(np.zeros((2, 1)), path), (np.zeros((n_nodes, 1)), edges)]))
+    links = sp.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n_nodes, n_nodes))
+    n_trees = sp.csgraph.connected_components(links, directed=False)[0]
+    assert graphs.is_forest.tolist() == [True, len(edges) == n_nodes - n_trees]
 
 
 def grid_of(height, width, n_features=1):

@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 from structured_referee import Case, random_cost
 
 from maxmargin.core.oracle import Threads
-from maxmargin.structures.ordinal.estimator import Ordinal, distances
+from maxmargin.structures.ordinal.problem import Ordinal, distances
 
 
 class PlainOrdinal(PlainRows):

@@ -241,7 +241,7 @@ def refused(estimator):
     return dict.fromkeys(WEIGHTED_CHECKS, "sample_weight is refused: the measures count rows")
 
 
-@parametrize_with_checks([PerformanceClassifier()], expected_failed_checks=refused)
+@parametrize_with_checks([PerformanceClassifier(max_iter=300)], expected_failed_checks=refused)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

@@ -12,7 +12,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 
-from maxmargin.structures.ranking.estimator import Ranker, query_rows
+from maxmargin.structures.ranking.estimator import Ranker
+from maxmargin.structures.ranking.predictor import query_rows
 from maxmargin.structures.ranking.problem import Ranking, RankingProblem, average_precision, ndcg
 
 LOSSES = {

@@ -7,7 +7,7 @@ feature tied to pairs, row ``j * k + a``.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,11 +117,11 @@ class Sequences:
             make_rows(X, 0.0), ends, X.shape[1], None if tied is None else make_rows(tied, 0.0)
         )
 
-    @cached_property
+    @property
     def lengths(self) -> Order:
         return self.ends[1:] - self.ends[:-1]
 
-    @cached_property
+    @property
     def longest(self) -> int:
         """The largest length, at least one."""
         return int(self.lengths.max(initial=1))
@@ -164,10 +164,17 @@ class ChainData(NamedTuple):
     @classmethod
     def unlabelled(cls, sequences: Sequences, layout: Layout) -> "ChainData":
         """For predictions."""
-        return cls(
-            sequences.rows, sequences.tied_rows, sequences.ends, layout,
-            np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0),
-        )  # fmt: skip
+        tied = _NO_ROWS if sequences.tied is None else sequences.tied
+        loss = _no_loss(layout.n_columns)
+        return cls(sequences.rows, tied, sequences.ends, layout, _NO_LABELS, loss, _NO_SCALES)
+
+
+_NO_ROWS, _NO_LABELS, _NO_SCALES = empty_rows(0), np.zeros(0, dtype=np.uint16), np.zeros(0)
+
+
+@cache  # one sentence at a time, every array counts
+def _no_loss(n_columns: int) -> Floats:
+    return np.zeros((1, n_columns))
 
 
 def infer_labels(
@@ -237,6 +244,10 @@ class ChainOracle(CompiledOracle):
         return ChainDistributions(self, temperature)
 
     @property
+    def expander(self) -> "ChainOracle":
+        return self
+
+    @property
     def data(self) -> ChainData:
         return ChainData(
             self.rows, self.sequences.tied_rows, self.sequences.ends, self.layout,
@@ -262,9 +273,21 @@ class ChainOracle(CompiledOracle):
         measure_cuts(*where, self.zero_one, counts, losses)
         entries = starts_of(counts)
         columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
-        scales = losses if self.slack else np.ones(len(examples))
-        fill_cuts(*where, scales, entries, columns, values)
+        self.expand(examples, starts, found, losses, entries, columns, values)
         return entries, columns, values, losses
+
+    def expand(
+        self,
+        examples: Order,
+        starts: Order,
+        found: Labels,
+        losses: Floats,
+        entries: Order,
+        columns: NDArray[np.uint32],
+        values: Floats,
+    ) -> None:
+        scales = losses if self.slack else np.ones(len(examples))
+        fill_cuts(self.data, examples, starts, found, scales, entries, columns, values)
 
 
 @inlined

@@ -47,11 +47,11 @@ class ChainModel:
         """Best labels of all positions, and the score of each sequence."""
         data = ChainData.unlabelled(sequences, self.layout)
         labels = np.empty(int(sequences.ends[-1]), dtype=np.uint16)
-        everything = np.arange(len(sequences.lengths))
+        everything, longest = np.arange(len(sequences.ends) - 1), sequences.longest
 
         def infer(part: slice) -> Floats:
             where = everything[part], sequences.ends[part.start :], labels
-            return infer_labels(sequences.longest, data, self.table, *where)
+            return infer_labels(longest, data, self.table, *where)
 
         if threads.n_threads == 1:
             return labels, infer(slice(0, None))

@@ -10,8 +10,8 @@ import numpy as np
 from maxmargin.core.arrays import Floats
 from maxmargin.report.answers import Answers, ClassScore, check_words, class_scores, drawings
 from maxmargin.report.markup import LINE, Markup, plural, svg, tag, text_at, word_centres
-from maxmargin.structures.dependency.estimator import own_tree
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
+from maxmargin.structures.dependency.predictor import own_tree
 
 ARC_FIRST, ARC_LEVEL, BEND = 26.0, 19.0, 0.75
 """Pixels to the bend of the lowest arc and between levels, and the fraction an arc reaches."""

@@ -1,6 +1,5 @@
 """GraphLabeler: a label for each node of a graph."""
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,28 +8,16 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.arrays import Floats
-from maxmargin.core.inputs import (
-    check_loss_matrix,
-    check_per_sample,
-    check_temperature,
-    class_numbers,
-    flat_labels,
-)
-from maxmargin.core.oracle import Oracle, Threads
+from maxmargin.core.inputs import check_loss_matrix, check_per_sample, class_numbers, flat_labels
+from maxmargin.core.oracle import Oracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_is_fitted, check_names
-from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import ExampleEstimator
+from maxmargin.predictors.checks import check_names
+from maxmargin.predictors.declared import estimator
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
-from maxmargin.structures.graph.oracle import (
-    METHODS,
-    GraphInference,
-    GraphLayout,
-    GraphOracle,
-    Graphs,
-)
+from maxmargin.structures.graph.oracle import METHODS, GraphLayout, GraphOracle, Graphs
+from maxmargin.structures.graph.predictor import GraphLabelerPredictor, graphs_alike, parts_of
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
@@ -44,7 +31,7 @@ FRACTION_OF_TOL = 0.1
 
 
 @estimator
-class GraphLabeler(ExampleEstimator):
+class GraphLabeler(GraphLabelerPredictor, ExampleEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
@@ -72,20 +59,6 @@ class GraphLabeler(ExampleEstimator):
         does not count them, and `predict` labels all nodes.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-    node_coef_ : ndarray of shape (n_classes, n_features)
-        Weights of the features of nodes.
-    edge_coef_ : ndarray of shape (n_edge_features, n_classes, n_classes)
-        Weights of the features of edges, the label of the first node as row; symmetric unless
-        `directed`.
-    intercept_ : ndarray of shape (n_classes,)
-        Biases; zeros where not fitted.
-    n_features_in_, n_edge_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features of nodes; only when trained on data frames.
 
     See Also
     --------
@@ -122,7 +95,6 @@ class GraphLabeler(ExampleEstimator):
     loss: Any = "hamming"
     directed: bool = False
     fit_intercept: bool = True
-    inference_method: str = "auto"
     void: Any = None
 
     _parameter_constraints = {
@@ -130,28 +102,6 @@ class GraphLabeler(ExampleEstimator):
         "inference_method": [StrOptions(set(METHODS))],
         "void": "no_validation",
     }
-
-    classes_: NDArray[Any] = fitted()
-    n_edge_features_in_: int = fitted()
-    node_coef_: Floats = fitted()
-    edge_coef_: Floats = fitted()
-    intercept_: Floats = fitted()
-    _layout: GraphLayout = fitted()
-    _weights: Floats = fitted()
-
-    _arguments = """
-    X : list of n_graphs graphs
-        Tuples or networkx graphs, see the page of the class.
-    y : list of n_graphs label arrays
-        Numbers or strings, one for each node, in the order of the rows or of the graph's
-        ``nodes``; for networkx graphs also dictionaries by node.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that will ever come, without `void`; needed in the first call.
-    sample_weight : array-like of shape (n_graphs,), default=None
-        Multiplies the C of each graph.
-    node_weight : list of n_graphs arrays, default=None
-        Multiplies the loss of each node.
-    """
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -186,7 +136,7 @@ class GraphLabeler(ExampleEstimator):
     ) -> Encoded:
         if Y is None:
             raise ValueError("y is missing: give the labels of the nodes of each graph.")
-        graphs = Graphs(*stack_graphs(X)) if metadata is None else _alike(X, metadata)
+        graphs = Graphs(*stack_graphs(X)) if metadata is None else graphs_alike(X, metadata)
         labels = _of_nodes(Y, X, graphs, "labels", self.void)
         factors = np.ones(len(labels))
         if node_weight is not None:
@@ -241,48 +191,10 @@ class GraphLabeler(ExampleEstimator):
         return self._rescaled(oracle)
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
-        return metadata | {"_weights": weights, **_parts(weights, metadata["_layout"])}
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        layout = self._layout
-        check_classes(self.classes_, layout.n_labels)
-        widths = self.n_features_in_, self.n_edge_features_in_
-        if widths != (layout.n_features, layout.n_edge_features):
-            raise ValueError("features and weights are not equal in number")
-        check_weights("_weights", self._weights, layout.n_rows * layout.n_columns)
-        self.__dict__.update(_parts(self._weights, layout))
+        return metadata | {"_weights": weights, **parts_of(weights, metadata["_layout"])}
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
         check_names(self, node_features(X), reset)
-
-    def predict(self, X: Any) -> list[NDArray[Any]]:
-        """Labels of all nodes of each graph.
-
-        Returns
-        -------
-        y : list of ndarray of shape (n_nodes,)
-            What is predicted for each node.
-        """
-        graphs = self._checked(X)
-        labels, _ = self._infer_best(graphs)
-        return np.split(self.classes_[labels], graphs.node_ends[1:-1])
-
-    def decision_function(self, X: Any) -> Floats:
-        """Score of the labels that `predict` gives each graph."""
-        return self._infer_best(self._checked(X))[1]
-
-    def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
-        """Marginal probability of each label at each node; needs exact inference.
-
-        Returns
-        -------
-        marginals : list of ndarray of shape (n_nodes, n_classes)
-            Classes in the order of ``classes_``.
-        """
-        temperature = check_temperature(temperature)
-        inference = GraphInference(self._checked(X), self._layout, "exact")
-        return inference.marginals(self._weights, temperature)
 
     def score(self, X: Any, y: Any) -> float:
         """Fraction of nodes whose label is right; labels not seen in training are mistakes."""
@@ -292,38 +204,9 @@ class GraphLabeler(ExampleEstimator):
         right = self.classes_[self._infer_best(graphs)[0]] == y_true
         return float(np.mean(right[known])) if known.any() else 1.0
 
-    def _infer_best(self, graphs: Graphs) -> tuple[NDArray[np.uint16], Floats]:
-        inference = GraphInference(graphs, self._layout, self.inference_method)
-        with Threads(self.n_jobs) as threads:
-            return inference.best_labels(self._weights, threads)
-
     def _known(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
         """Nodes whose label is not void."""
         return np.asarray(labels != self.void) & np.ones(len(labels), dtype=bool)
-
-    def _checked(self, X: Any) -> Graphs:
-        """Checked graphs with the features of the training data."""
-        check_is_fitted(self)
-        check_names(self, node_features(X))
-        return _alike(X, self.__dict__)
-
-
-def _alike(X: Any, metadata: Metadata) -> Graphs:
-    """Graphs with the features of the training data."""
-    graphs = Graphs(*stack_graphs(X))
-    widths = {"X": ("node", "n_features_in_"), "edge_rows": ("edge", "n_edge_features_in_")}
-    for name, (what, width) in widths.items():
-        rows, expected = getattr(graphs, name), metadata[width]
-        if rows.shape[1] == expected:
-            continue
-        if rows.shape[0]:
-            raise ValueError(
-                f"Each {what} of X has {rows.shape[1]} features, but GraphLabeler was trained with "
-                f"{expected}."
-            )
-        empty: dict[str, Any] = {name: np.zeros((0, expected))}
-        graphs = replace(graphs, **empty)
-    return graphs
 
 
 def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) -> NDArray[Any]:
@@ -343,17 +226,3 @@ def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) 
             )
         parts.append(array)
     return flat_labels(parts, "y", void)
-
-
-def _parts(weights: Floats, layout: GraphLayout) -> dict[str, Floats]:
-    """Fitted attributes as views of the weights."""
-    n, table = layout.n_labels, layout.table(weights)
-    edge_coef = table[layout.pairs :].reshape(-1, n, layout.n_columns)[:, :, :n]
-    if not layout.directed:
-        upper = np.triu(edge_coef)
-        edge_coef = upper + np.triu(edge_coef, 1).transpose(0, 2, 1)
-    return {
-        "node_coef_": table[: layout.n_features, :n].T,
-        "edge_coef_": edge_coef,
-        "intercept_": table[layout.bias, :n] if layout.bias >= 0 else np.zeros(n),
-    }

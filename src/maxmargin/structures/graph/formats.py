@@ -128,19 +128,22 @@ def _edges(edges: Any, i: int) -> Ints:
 
 
 def _check_edges(edges: Ints, node_ends: Ints, edge_ends: Ints) -> None:
-    graph = np.repeat(np.arange(len(node_ends) - 1), np.diff(edge_ends))
-    n_nodes = np.diff(node_ends)
-    ends = np.sort(edges, axis=1)
-    order = np.lexsort((ends[:, 1], ends[:, 0], graph))
-    same = (np.diff(np.column_stack([graph, ends])[order], axis=0) == 0).all(axis=1)
-    repeats = np.zeros(len(edges), dtype=bool)
-    repeats[order[1:][same]] = True
-    outside = np.any((edges < 0) | (edges >= n_nodes[graph][:, None]), axis=1)
+    graph = np.repeat(np.arange(len(node_ends) - 1), edge_ends[1:] - edge_ends[:-1])
+    n_nodes = node_ends[1:] - node_ends[:-1]
+    low, high = edges.min(axis=1), edges.max(axis=1)
+    outside = (low < 0) | (high >= n_nodes[graph])
+    loops = low == high
+    order = np.lexsort((high, low, graph))
+    key = np.stack([graph, low, high])[:, order]
+    repeats = (key[:, 1:] == key[:, :-1]).all(axis=0)
+    if not (outside.any() or loops.any() or repeats.any()):
+        return
+    again = np.zeros(len(edges), dtype=bool)
+    again[order[1:][repeats]] = True
     for bad, reason in (
         (outside, "the nodes {u} and {v}, but the graph has {n} nodes, counted from 0."),
-        (ends[:, 0] == ends[:, 1], "the node {u} with itself: give it to the node as a feature "
-         "instead."),
-        (repeats, "the nodes {u} and {v}, which another edge does already, in this direction or "
+        (loops, "the node {u} with itself: give it to the node as a feature instead."),
+        (again, "the nodes {u} and {v}, which another edge does already, in this direction or "
          "the other: give one edge, with features for both."),
     ):  # fmt: skip
         if bad.any():
@@ -151,7 +154,7 @@ def _check_edges(edges: Ints, node_ends: Ints, edge_ends: Ints) -> None:
 
 
 def _edge_rows(parts: list[tuple[Any, Any, Any]], edge_ends: Ints) -> Any:
-    n_edges = np.diff(edge_ends)
+    n_edges = edge_ends[1:] - edge_ends[:-1]
     missing = [i for i in np.flatnonzero(n_edges) if parts[i][2] is None]
     if len(missing) == np.count_nonzero(n_edges):
         return np.ones((int(edge_ends[-1]), 1))

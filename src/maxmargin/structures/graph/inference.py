@@ -47,7 +47,7 @@ class Incidence(NamedTuple):
 
 def make_incidence(node_ends: Ints, edge_ends: Ints, edges: Ints, kinds: Ints) -> Incidence:
     """From the ends of edges, ``(n_edges_of_all, 2)``, and their kinds, counted in each graph."""
-    n_edges = np.diff(edge_ends)
+    n_edges = edge_ends[1:] - edge_ends[:-1]
     offsets = np.repeat(node_ends[:-1], n_edges)
     own = np.concatenate([edges[:, 0], edges[:, 1]])
     other = np.concatenate([edges[:, 1], edges[:, 0]])
@@ -77,6 +77,28 @@ def labelling_score(incidence, first, n_nodes, nodes, pairs, labels):  # type: i
         for q in range(incidence.starts[first + v], incidence.middles[first + v]):
             total += pairs[incidence.tables[q], labels[v], labels[incidence.neighbours[q]]]
     return total
+
+
+@compiled
+def find_cycles(node_ends, edge_ends, edges, above, is_forest):  # type: ignore[no-untyped-def]
+    """Clear `is_forest` for graphs with a cycle: an edge between two nodes already connected.
+
+    `above` leads from each node, at first itself, to the root of its tree.
+    """
+    for g in range(len(is_forest)):
+        first = node_ends[g]
+        for e in range(edge_ends[g], edge_ends[g + 1]):
+            u, v = first + edges[e, 0], first + edges[e, 1]
+            while above[u] != u:
+                above[u] = above[above[u]]
+                u = above[u]
+            while above[v] != v:
+                above[v] = above[above[v]]
+                v = above[v]
+            if u == v:
+                is_forest[g] = False
+                break
+            above[u] = v
 
 
 class TooWideError(ValueError):
@@ -167,7 +189,7 @@ def make_elimination(
     known: dict[tuple[int, bytes, float], tuple[Ints, Ints, Ints] | int] = {}
     found: list[tuple[Ints, Ints, Ints]] = []
     given_up: dict[int, int] = {}
-    n_nodes, none = np.diff(incidence.node_ends), np.zeros(0, dtype=np.int64)
+    n_nodes, none = incidence.node_ends[1:] - incidence.node_ends[:-1], np.zeros(0, dtype=np.int64)
     for g, limit in enumerate(limits.tolist()):
         own = edges[incidence.edge_ends[g] : incidence.edge_ends[g + 1]]
         key = int(n_nodes[g]), own.tobytes(), limit
@@ -200,7 +222,7 @@ def make_elimination(
     place[(offsets + order_of_all)[eliminated]] = np.flatnonzero(eliminated)
 
     # Links: edges to nodes that are eliminated later.
-    at = np.repeat(np.arange(n_places), np.diff(incidence.starts))
+    at = np.repeat(np.arange(n_places), incidence.starts[1:] - incidence.starts[:-1])
     other = offsets[at] + incidence.neighbours
     links = np.flatnonzero(place[at] < place[other])
     links = links[np.argsort(place[at[links]], kind="stable")]

@@ -30,6 +30,7 @@ from maxmargin.structures.graph.inference import (
     all_submodular,
     best_cut,
     best_exact,
+    find_cycles,
     labelling_score,
     make_elimination,
     make_incidence,
@@ -131,11 +132,11 @@ class Graphs:
 
     @cached_property
     def n_nodes(self) -> Ints:
-        return np.diff(self.node_ends)
+        return self.node_ends[1:] - self.node_ends[:-1]
 
     @cached_property
     def n_edges(self) -> Ints:
-        return np.diff(self.edge_ends)
+        return self.edge_ends[1:] - self.edge_ends[:-1]
 
     @property
     def all_edges(self) -> Ints:
@@ -144,20 +145,20 @@ class Graphs:
 
     @cached_property
     def is_forest(self) -> NDArray[np.bool_]:
-        n, ends = int(self.node_ends[-1]), self.all_edges
-        links = sp.coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
-        pieces = sp.csgraph.connected_components(links, directed=False)[1]
-        one_each = np.unique(pieces, return_index=True)[1]
-        graph = np.repeat(np.arange(self.n_graphs), self.n_nodes)
-        n_pieces = np.bincount(graph[one_each], minlength=self.n_graphs)
-        forest: NDArray[np.bool_] = self.n_edges == self.n_nodes - n_pieces
+        forest = np.ones(self.n_graphs, dtype=np.bool_)
+        above = np.arange(self.node_ends[-1])
+        find_cycles(self.node_ends, self.edge_ends, self.edges, above, forest)
         return forest
 
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints, Ints]:
         """Kind of each edge in its graph; where kinds of each graph start; an edge of each kind."""
-        graph = np.repeat(np.arange(self.n_graphs), self.n_edges)
         n_edges, width = self.edge_rows.shape
+        graph = np.repeat(np.arange(self.n_graphs), self.n_edges)
+        if not sp.issparse(self.edge_rows) and (self.edge_rows == self.edge_rows[:1]).all():
+            # One kind in all, as of edges without features.
+            has_edges = self.n_edges > 0
+            return np.zeros(n_edges, np.int64), starts_of(has_edges), self.edge_ends[:-1][has_edges]
         # Equal features have equal sums with random weights, hardly ever others: this is checked.
         sums = self.edge_rows @ np.random.default_rng(0).uniform(1.0, 2.0, width)
         order = np.lexsort((sums, graph))

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from maxmargin.core.arrays import Floats
@@ -24,6 +23,7 @@ from maxmargin.core.inputs import (
     check_several,
     class_numbers,
     joined_classes,
+    numbered_classes,
 )
 from maxmargin.core.linear import (
     CrammerSinger,
@@ -36,36 +36,25 @@ from maxmargin.core.linear import (
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result
 from maxmargin.data.sources import Source, widened
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights
-from maxmargin.estimators.checks import check_samples
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.base import HasEngine
+from maxmargin.estimators.checks import check_are_classes, check_samples
 from maxmargin.estimators.linear import LinearEstimator, geometry
-from maxmargin.solvers.cutting_plane import OneSlack
+from maxmargin.predictors.checks import check_features
+from maxmargin.predictors.declared import estimator
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
-from maxmargin.structures.rows.oracle import Classes
-from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.fit import (
-    Encoded,
-    Metadata,
-    refuse_with_source,
-    runs_on_shards,
-    train,
-)
+from maxmargin.structures.multiclass.predictor import LinearClassifierPredictor
+from maxmargin.training.fit import Encoded, Metadata, refuse_with_source, runs_on_shards, train
+from maxmargin.training.linear_streams import CheckedExamples, LinearStream
 from maxmargin.training.partitions import Survey
-from maxmargin.training.streams import CheckedExamples, LinearStream
-from maxmargin.training.workers import fit_examples_on_shards, fit_source_on_shards
 
 FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
 ONE_VERSUS_REST = "one-vs-rest"
 
-_STRUCTURED = (OneSlack, DistributedDual)
-"""Solvers that train any structured problem, with classes as outputs."""
-
 
 @estimator
-class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
+class LinearClassifier(HasEngine, ClassifierMixin, LinearClassifierPredictor, LinearEstimator):
     """Linear SVM for two or more classes, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * loss_i(w)`` and returns, with the weights, a lower
@@ -93,18 +82,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Where to train, see `StructuredSVM`. Outside of this process `DistributedDual` trains the
         Crammer-Singer formulation (or two classes), without `prior`, `nonnegative`, `margins` and
         `intercept_scaling`.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        One row with two classes.
-    intercept_ : ndarray of shape (1,) or (n_classes,)
-    history_ : list of Iteration
-        Seconds, updates, primal and dual value after each pass (for "one-vs-rest", after each
-        class, of the classes so far).
-    n_iter_ : int
-        Number of passes (for "one-vs-rest", of the class that took most).
 
     See Also
     --------
@@ -134,9 +111,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "solver": [
             StrOptions({"auto", "one-slack"}),
-            SequentialDual,
-            StreamedDual,
-            *_STRUCTURED,
+            HasMethods(["solve"]),
         ],
     }
 
@@ -160,14 +135,14 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         certificate still takes the rest of a pass, or another. `prior`, `loss_matrix` and
         ``class_weight="balanced"`` take one more.
         """
-        structured = self.solver == "one-slack" or isinstance(self.solver, _STRUCTURED)
-        if structured or runs_on_shards(self):
+        linear = self.solver == "auto" or isinstance(self.solver, SequentialDual | StreamedDual)
+        if not linear or runs_on_shards(self):
             self._fit_on_shards(X, y, sample_weight, margins)
             return self
         if isinstance(X, Source):
             return self._fit_source(_LabelStream(self, X, y, sample_weight, margins))
         rows, y, C = self._check_samples(X, y, sample_weight)
-        check_classification_targets(y)
+        check_are_classes(y)
         return self._fit(X, rows, y, task_of_labels(self, rows, y, C, margins))
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -202,7 +177,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         known = all_classes(given, None if self._online is None else fixed)
         check_class_options(self, known)
         rows, y, C = self._check_samples(X, y, sample_weight, alone=False)
-        check_classification_targets(y)
+        check_are_classes(y)
         labels = class_numbers(y, known)
         C = class_costs(self, known, labels, C, None)
         return self._learn_online(X, class_task(self, rows, known, labels, C))
@@ -228,36 +203,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         [0.01, 0.1, 1.0]
         """
         rows, y, C = self._check_samples(X, y, sample_weight)
-        check_classification_targets(y)
+        check_are_classes(y)
         return self._fit_path(X, rows, y, task_of_labels(self, rows, y, C, margins), Cs)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Scores.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            One column a class; with two classes, positive means the second.
-        """
-        return self._scores(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted labels."""
-        scores = self.decision_function(X)
-        numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[numbers])
-
-    classes_: NDArray[Any] = fitted()
-    intercept_: Floats = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_classes(self.classes_)
-        if len(self.classes_) < 2:
-            raise ValueError("classes_ are fewer than two")
-        n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        check_weights("coef_", self.coef_, n_outputs, self.n_features_in_)
-        check_weights("intercept_", self.intercept_, n_outputs)
 
     def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
         return {
@@ -274,6 +221,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         self, X: Any, y: Any, sample_weight: ArrayLike | None, margins: ArrayLike | None
     ) -> None:
         """Fit to rows that are dealt out to shards, or lie there."""
+        from maxmargin.training.workers import fit_examples_on_shards, fit_source_on_shards
+
         self._refuse_on_shards(margins)
         if isinstance(X, Source):
             refuse_with_source(y=y, sample_weight=sample_weight)
@@ -281,12 +230,23 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             self.__dict__.pop("feature_names_in_", None)
         else:
             rows, labels, C = self._check_samples(X, y, sample_weight)
+            rows = check_features(rows, type(self).__name__)  # in order, for cutting planes
             examples = Encoded(rows, labels, len(labels), C)
             fit_examples_on_shards(self, rows, labels, examples, sample_weight)
             validate_data(self, X, skip_check_array=True)
         self._warm = None
 
     def _refuse_on_shards(self, margins: ArrayLike | None) -> None:
+        from maxmargin.solvers.cutting_plane import OneSlack
+        from maxmargin.training.distributed_dual import DistributedDual
+
+        if not isinstance(
+            self.solver, str | SequentialDual | StreamedDual | OneSlack | DistributedDual
+        ):
+            raise ValueError(
+                f"solver is a {type(self.solver).__name__}, but LinearClassifier is trained by "
+                f"SequentialDual, StreamedDual, OneSlack or DistributedDual."
+            )
         plain = {"margins": 1.0, "intercept_scaling": 1.0, "nonnegative": False, "prior": None}
         for name, usual in plain.items():
             value = getattr(self, name)
@@ -336,6 +296,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
                 f"'crammer-singer', or engine='threads'."
             )
         loss_matrix = check_loss_matrix(self.loss_matrix, classes)
+        from maxmargin.structures.rows.oracle import Classes
+
         problem = Classes(width, len(classes), loss_matrix, self.fit_intercept)
         return {"classes_": classes, "_totals": totals, "_problem": problem}
 
@@ -387,8 +349,8 @@ def class_task(
     shared, root = geometry(estimator, X, 1 if two else len(classes))
     problem: LinearProblem | OneVersusRest
     if two:
-        signs = np.where(labels == 1, 1.0, -1.0)
-        problem = ScalarProblem.hinge(signs, asked * loss_matrix[labels, 1 - labels], C, **shared)
+        losses = np.where(labels == 1, loss_matrix[1, 0], loss_matrix[0, 1])
+        problem = ScalarProblem.hinge(2.0 * labels - 1.0, asked * losses, C, **shared)
     elif estimator.formulation == ONE_VERSUS_REST:
         origin = shared.pop("origin")
         problem = OneVersusRest(
@@ -414,7 +376,7 @@ def task_of_labels(
     estimator: Any, X: Any, y: NDArray[Any], C: Floats, margins: ArrayLike | None
 ) -> LinearTask:
     """The problem of a `LinearClassifier` whose classes are those of `y`."""
-    classes, labels = np.unique(y, return_inverse=True)
+    classes, labels = numbered_classes(y)
     check_class_options(estimator, classes)
     totals: Floats = np.bincount(labels, weights=C).astype(np.float64)
     C = class_costs(estimator, classes, labels, C, totals)

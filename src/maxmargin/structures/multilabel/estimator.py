@@ -10,12 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.arrays import Floats
-from maxmargin.core.inputs import all_classes, check_k, label_array
-from maxmargin.core.oracle import Threads
-from maxmargin.estimators.base import check_classes
-from maxmargin.estimators.checks import check_features
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.core.inputs import all_classes, label_array
+from maxmargin.predictors.checks import check_features
+from maxmargin.predictors.declared import estimator
 from maxmargin.structures.multilabel.inference import LOSSES
+from maxmargin.structures.multilabel.predictor import MultilabelClassifierPredictor
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
 from maxmargin.structures.rows.estimator import RowEstimator
 from maxmargin.structures.rows.oracle import Codes
@@ -25,7 +24,7 @@ Edges = NDArray[np.int64]
 
 
 @estimator
-class MultilabelClassifier(ClassifierMixin, RowEstimator):
+class MultilabelClassifier(ClassifierMixin, MultilabelClassifierPredictor, RowEstimator):
     """Sets of labels, on their own or scored in pairs, with a certificate of optimality.
 
     A set scores the sum of ``<coef_[l], x> + intercept_[l]`` over its labels, and for each edge of
@@ -43,18 +42,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         one for any mistake.
     fit_intercept : bool, default=True
         An intercept for each label. The tables of edges act as such, too.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_labels,)
-        The labels: column numbers, names of columns, or members of sets, as `y` came.
-    coef_ : ndarray of shape (n_labels, n_features)
-    intercept_ : ndarray of shape (n_labels,)
-        Zeros where not fitted.
-    edges_ : ndarray of shape (n_edges, 2)
-        Pairs that are scored together, as places in `classes_`.
-    pair_coef_ : ndarray of shape (n_edges, 2, 2)
-        ``pair_coef_[e, s, t]`` is added when the labels of edge ``e`` are s and t, 1 for on.
 
     See Also
     --------
@@ -84,27 +71,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         "graph": [StrOptions({"independent", "tree", "full"}), "array-like"],
         "loss": [StrOptions(set(LOSSES))],
     }
-
-    _problem: LabelSets = fitted()
-    _sets: bool = fitted()
-    coef_: Floats = fitted()
-    intercept_: Floats = fitted()
-    pair_coef_: Floats = fitted()
-    edges_: NDArray[np.int64] = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_classes(self.classes_, self._problem.code_width)
-        _ = self._sets
-
-    _arguments = """
-    y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
-        Zeros and ones, one column a label; or the labels of each example, as a set, or as a list of
-        strings. In the same form in all calls.
-    classes : array-like of shape (n_labels,), default=None
-        All labels that will ever come; needed in the first call of `partial_fit` if `y` holds sets.
-        A matrix has a column for each.
-    """
 
     def _all_classes(self, classes: ArrayLike | None, y: Any) -> NDArray[Any] | None:
         if known_metadata(self) is not None or holds_sets(y):
@@ -152,63 +118,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             "_weights": weights,
         }
 
-    def predict(self, X: Any) -> Any:
-        """The best set of labels of each example.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples, n_labels) or list of sets
-            Zeros and ones, or sets if trained on sets.
-        """
-        gains, bonus = self._reduced(X)
-        return self._named(self._best(gains, bonus))
-
-    def decision_function(self, X: Any) -> Floats:
-        """How much better the best set with a label is than the best without it.
-
-        Positive where `predict` has the label. For independent labels that is the label's score.
-
-        Returns
-        -------
-        margins : ndarray of shape (n_samples, n_labels)
-            The higher, the surer.
-        """
-        gains, bonus = self._reduced(X)
-        if not len(bonus):
-            return gains
-        graph = self._problem.graph
-        couplings = graph.couplings(bonus)
-        best = self._best(gains, bonus)
-        highest = graph.scores(best, gains, bonus)
-        margins = np.empty(gains.shape)
-        for label, column in enumerate(best.T):
-            # Given that a label is on, its partners gain what they have in common with it. Then,
-            # as when it is off, it can be left out.
-            on = 1 - column[:, None]
-            others = gains + on * couplings[label]
-            others[:, label] = -np.inf
-            found = self._best(others, bonus)
-            others[:, label] = 0.0
-            other = graph.scores(found, others, bonus) + on[:, 0] * gains[:, label]
-            margins[:, label] = np.where(column == 1, highest - other, other - highest)
-        return margins
-
-    def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Any, float]]]:
-        """The k best sets of labels of each example with their scores, best first.
-
-        For at most 18 labels: all sets are scored.
-
-        Returns
-        -------
-        k_best : list of lists of (labels, score)
-            Labels as in `predict`. Fewer than k where there are fewer sets.
-        """
-        k, potentials = check_k(k), self._potentials(X)
-        found = self._problem.top_of(*potentials, k)
-        return [
-            list(zip(self._named(sets), totals.tolist(), strict=True)) for sets, totals in found
-        ]
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Fraction of examples whose set is right as a whole, as in scikit-learn."""
         gains, bonus = self._reduced(X)
@@ -224,22 +133,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             )
         right = known & (self._best(gains, bonus) == y_true).all(axis=1)
         return float(np.average(right, weights=sample_weight))
-
-    def _reduced(self, X: Any) -> tuple[Floats, Floats]:
-        """Gains of labels and bonuses of edges."""
-        potentials = self._potentials(X)
-        return self._problem.reduced(*potentials)
-
-    def _best(self, gains: Floats, bonus: Floats) -> Codes:
-        with Threads(self.n_jobs) as threads:
-            parts = threads.shares(len(gains))
-            graph = self._problem.graph
-            return np.concatenate(threads.map(lambda part: graph.best(gains[part], bonus), parts))
-
-    def _named(self, codes: Codes) -> Any:
-        if not self._sets:
-            return codes
-        return [set(self.classes_[row == 1].tolist()) for row in codes]
 
     def _codes(self, examples: Encoded, classes: NDArray[Any]) -> Codes:
         if examples.extra is None:

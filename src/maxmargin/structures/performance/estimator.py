@@ -14,10 +14,11 @@ from sklearn.utils.validation import validate_data
 from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import check_bias, check_costs, check_lengths
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_features, check_labels, check_rows
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.checks import check_labels
 from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.predictors.checks import check_features
+from maxmargin.predictors.declared import estimator
+from maxmargin.structures.performance.predictor import PerformanceClassifierPredictor
 from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
 from maxmargin.structures.ranking.oracle import PairOracle
 from maxmargin.training.fit import make_solver, train_oracle
@@ -29,7 +30,7 @@ NOTHING = 0.01
 
 
 @estimator
-class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
+class PerformanceClassifier(ClassifierMixin, PerformanceClassifierPredictor, StructuredEstimator):
     """Linear SVM for two classes, trained for a measure of the whole data set.
 
     Minimises ``1/2 |w|^2 + C * n * hinge(w)`` with one hinge for the labelling of all n rows
@@ -60,16 +61,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         Not used: there is one oracle call at a time.
     random_state : int, RandomState instance or None, default=0
         Not used by the default solver.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (2,)
-    coef_ : ndarray of shape (1, n_features)
-        Towards the positive class.
-    intercept_ : ndarray of shape (1,)
-    pos_label_ : label
-        The positive class.
-    n_features_in_ : int
 
     See Also
     --------
@@ -176,30 +167,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
                 stacklevel=3,
             )
         return self
-
-    classes_: NDArray[Any] = fitted()
-    pos_label_: bool | int | float | str = fitted()
-    coef_: Floats = fitted()
-    intercept_: Floats = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_classes(self.classes_, 2)
-        if self.pos_label_ not in self.classes_.tolist():
-            raise ValueError("the positive class is none of the classes")
-        check_weights("coef_", self.coef_, 1, self.n_features_in_)
-        check_weights("intercept_", self.intercept_, 1)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Score of each row; the positive class where it is above zero."""
-        X = check_rows(self, X)
-        return np.asarray(np.ravel(X @ self.coef_[0]) + self.intercept_[0])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class of each row."""
-        called = self.decision_function(X) > 0.0
-        larger = called if self.classes_[1] == self.pos_label_ else ~called
-        return np.asarray(self.classes_[larger.astype(np.intp)])
 
     def score(self, X: Any, y: ArrayLike, sample_weight: None = None) -> float:
         """The measure that was trained for: 1 is best.

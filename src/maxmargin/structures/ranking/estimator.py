@@ -10,29 +10,23 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.arrays import Floats
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import as_floats, check_lengths
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_weights
-from maxmargin.estimators.checks import check_features, check_rows, one_sentence
-from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
+from maxmargin.predictors.checks import check_features, one_sentence
+from maxmargin.predictors.declared import estimator
+from maxmargin.structures.ranking.predictor import RankerPredictor, query_rows
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
-from maxmargin.training.fit import (
-    Encoded,
-    Metadata,
-    fit_in_memory,
-    known_metadata,
-    partial_fit,
-)
+from maxmargin.training.fit import Encoded, Metadata, fit_in_memory, known_metadata, partial_fit
 
 MOST_RELEVANCE = 1000.0
 """Higher relevance would have an infinite gain."""
 
 
 @estimator
-class Ranker(RescaledEstimator):
+class Ranker(RankerPredictor, RescaledEstimator):
     """Learning to rank with a linear score, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. Losses are at most
@@ -52,16 +46,6 @@ class Ranker(RescaledEstimator):
         See `StructuredSVM`. For "slack", inference is not exact, but its suboptimality is bounded,
         and pairs have no hinges of their own: the fraction of wrong ones multiplies the violation
         of the query.
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-        The score of a document is its product with the features.
-    n_queries_ : int
-        Queries that were learned from, in all calls of `partial_fit`.
-    n_left_out_ : int
-        Queries whose orders all have the same loss, such as those with a single document.
-    n_features_in_ : int
 
     See Also
     --------
@@ -94,17 +78,6 @@ class Ranker(RescaledEstimator):
         "k": [Interval(Integral, 1, None, closed="left"), None],
         "threshold": [Interval(Real, 0, None, closed="neither")],
     }
-
-    _arguments = """
-    X : {array-like, sparse matrix} of shape (n_documents, n_features)
-        One row for each document.
-    y : array-like of shape (n_documents,)
-        Relevance: zero or more, higher is better.
-    groups : array-like of shape (n_documents,) or (n_queries,)
-        Query of each document, or number of documents of each query.
-    sample_weight : array-like of shape (n_queries,), default=None
-        Multiplies the C of each query, in the order in which they first occur.
-    """
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -197,48 +170,11 @@ class Ranker(RescaledEstimator):
         oracle = self._ranking.oracle(X if in_place else X[rows], relevance[rows], ends, C[kept])
         return self._rescaled(oracle)
 
-    coef_: Floats = fitted()
-    n_queries_: int = fitted()
-    n_left_out_: int = fitted()
-
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         return metadata | {"coef_": weights}
 
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_weights("coef_", self.coef_, self.n_features_in_)
-
     def _finish(self, X: Any, metadata: Metadata) -> None:
         validate_data(self, X, skip_check_array=True)
-
-    def predict(self, X: Any) -> Floats:
-        """Score of each document: the higher, the further up in the list of its query.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_documents,)
-            The higher, the better.
-        """
-        return np.asarray(check_rows(self, X) @ self.coef_)
-
-    def decision_function(self, X: Any) -> Floats:
-        """The same as `predict`."""
-        return self.predict(X)
-
-    def rank(self, X: Any, groups: ArrayLike) -> list[Order]:
-        """Documents of each query from the first to the last.
-
-        Returns
-        -------
-        orders : list of n_queries ndarrays
-            Rows of `X`, queries in the order in which they first occur. Equal scores stay in
-            the order of the rows.
-        """
-        scores = self.predict(X)
-        return [
-            rows[np.argsort(-scores[rows], kind="stable")]
-            for rows in query_rows(groups, len(scores))
-        ]
 
     def score(self, X: Any, y: ArrayLike, groups: ArrayLike) -> float:
         """Mean NDCG of the first ten documents of each query, whatever loss was trained.
@@ -255,29 +191,6 @@ class Ranker(RescaledEstimator):
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
-
-
-def query_rows(groups: ArrayLike, n_rows: int) -> list[Order]:
-    """Rows of each query, by first occurrence; `groups` are queries of rows or their row counts."""
-    if groups is None:
-        raise ValueError("Ranker needs groups: the query of each row, or the rows of each query.")
-    given = np.asarray(groups)
-    if given.ndim != 1:
-        raise ValueError(f"groups must be a list, but has {given.ndim} dimensions.")
-    if len(given) == n_rows:
-        if given.dtype.kind == "f" and np.isnan(given).any():
-            raise ValueError(f"groups[{int(np.flatnonzero(np.isnan(given))[0])}] is NaN.")
-        _, first, query = np.unique(given, return_index=True, return_inverse=True)
-        by_place = np.argsort(np.argsort(first))[query]
-        ends = np.cumsum(np.bincount(by_place, minlength=len(first)))[:-1]
-        return np.split(np.argsort(by_place, kind="stable"), ends)
-    sizes = as_floats(given, "groups of another length than X")
-    if (sizes < 1).any() or (sizes != np.round(sizes)).any() or sizes.sum() != n_rows:
-        raise ValueError(
-            f"groups has {len(given)} entries for {n_rows} rows: give the query of each row, or "
-            f"numbers of rows of each query, which add up to {n_rows}."
-        )
-    return np.split(np.arange(n_rows), np.cumsum(sizes.astype(np.int64))[:-1])
 
 
 def _check_relevance(X: Any, y: Any) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 from maxmargin.core.arrays import Floats
 from maxmargin.report.answers import Answers, side_by_side
 from maxmargin.report.markup import plural, tag
-from maxmargin.structures.ranking.estimator import query_rows
+from maxmargin.structures.ranking.predictor import query_rows
 from maxmargin.structures.ranking.problem import average_precision, ndcg, precision_at
 
 MOST_PLACES, FIRST_PLACES = 20, 5

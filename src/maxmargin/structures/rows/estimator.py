@@ -11,30 +11,18 @@ from sklearn.utils.validation import validate_data
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import check_several, class_numbers
-from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import check_rows, check_samples
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.checks import check_samples
 from maxmargin.estimators.structured import ExampleEstimator
-from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
+from maxmargin.predictors.declared import estimator
+from maxmargin.structures.rows.oracle import Codes, RowOracle
+from maxmargin.structures.rows.predictor import RowClassifierPredictor, RowPredictor
 from maxmargin.training.fit import Encoded, Metadata, partial_fit_classes
 from maxmargin.training.partitions import Survey, check_widths
 
 
 @estimator
-class RowEstimator(ExampleEstimator):
-    """Base of the estimators on feature rows.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of columns; only when trained on data frames.
-    """
-
-    classes_: NDArray[Any] = fitted()
-    _problem: RowProblem = fitted()
-    _weights: Floats = fitted()
+class RowEstimator(RowPredictor, ExampleEstimator):
+    """Base of the estimators on feature rows."""
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -51,12 +39,6 @@ class RowEstimator(ExampleEstimator):
         """Classes of a call of `partial_fit`."""
         return partial_fit_classes(self, classes)
 
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        if self._problem.n_inputs != self.n_features_in_:
-            raise ValueError("features and weights are not equal in number")
-        check_weights("_weights", self._weights, self._problem.n_weights)
-
     @abstractmethod
     def _codes(self, examples: Encoded, classes: NDArray[Any]) -> Codes:
         """True outputs as rows of integers; ValueError for labels that are no classes."""
@@ -71,10 +53,6 @@ class RowEstimator(ExampleEstimator):
             )
         return RowOracle(problem, X, codes, C, slack=self.rescaling == "slack")
 
-    def _potentials(self, X: Any) -> tuple[Floats, Floats]:
-        X = check_rows(self, X)
-        return self._problem.potentials(X, self._weights)
-
     def _items(self, X: Any, y: Any, examples: Encoded, **others: Any) -> tuple[Any, Any]:
         return examples.X, examples.y
 
@@ -88,36 +66,8 @@ class RowEstimator(ExampleEstimator):
 
 
 @estimator
-class RowClassifier(ClassifierMixin, RowEstimator):
+class RowClassifier(ClassifierMixin, RowClassifierPredictor, RowEstimator):
     """Base of those whose outputs are a few classes."""
-
-    _problem: ClassProblem = fitted()
-    coef_: Floats = fitted()
-    loss_matrix_: Floats = fitted()
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        check_classes(self.classes_, self._problem.n_classes)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Scores.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            One column a class; with two classes, positive means the second.
-        """
-        scores = self._class_scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predicted labels."""
-        numbers = self._class_scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[numbers])
-
-    def _class_scores(self, X: Any) -> Floats:
-        potentials = self._potentials(X)
-        return self._problem.class_scores(*potentials)
 
     def _encode(self, X: Any, Y: Any, metadata: Metadata | None) -> Encoded:
         X, y = check_samples(X, Y, type(self).__name__)

@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import check_loss_matrix
-from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.predictors.declared import estimator
 from maxmargin.structures.rows.estimator import RowClassifier
+from maxmargin.structures.taxonomy.predictor import HierarchicalClassifierPredictor
 from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
 from maxmargin.training.fit import Encoded, Metadata
 
 
 @estimator
-class HierarchicalClassifier(RowClassifier):
+class HierarchicalClassifier(HierarchicalClassifierPredictor, RowClassifier):
     """Classes of a taxonomy with weights for every node, and a certificate of optimality.
 
     A class scores the sum of ``<w_node, x>`` over the nodes on its path from the root, so that
@@ -37,21 +37,6 @@ class HierarchicalClassifier(RowClassifier):
         Length of the edge from a node to its parent (or the common root), 1 where left out.
     fit_intercept : bool, default=True
         An intercept for every node.
-
-    Attributes
-    ----------
-    nodes_ : list of length n_nodes
-        Names of the nodes, each after its parent.
-    parents_ : ndarray of shape (n_nodes,)
-        Number of each node's parent, -1 at the top.
-    node_coef_ : ndarray of shape (n_nodes, n_features)
-        Weights of the nodes.
-    coef_ : ndarray of shape (n_classes, n_features)
-        Weights of the classes, summed over their paths.
-    intercept_ : ndarray of shape (n_classes,)
-        The same for intercepts; zeros where not fitted.
-    loss_matrix_ : ndarray of shape (n_classes, n_classes)
-        Loss of predicting the column's class where the row's is true.
 
     See Also
     --------
@@ -79,11 +64,6 @@ class HierarchicalClassifier(RowClassifier):
         "loss": [StrOptions({"tree", "zero-one"}), "array-like", dict],
         "edge_lengths": [dict, None],
     }
-
-    nodes_: list[Any] = fitted()
-    parents_: NDArray[np.int64] = fitted()
-    node_coef_: Floats = fitted()
-    intercept_: Floats = fitted()
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         classes = self._found_classes(examples.y, classes)

@@ -3,7 +3,7 @@
 import inspect
 import re
 from dataclasses import dataclass, field, fields
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
@@ -51,14 +51,25 @@ def estimator(cls: Class) -> Class:
     parameters = sorted(signature.parameters.values(), key=distance)
     made.__init__.__signature__ = signature.replace(parameters=parameters)
     made.__doc__ = _class_page(made, [one.name for one in parameters])
-    for name, method in inspect.getmembers_static(cls, inspect.isfunction):
-        if not name.startswith("_") and method.__module__.startswith("maxmargin."):
-            page = _method_page(cls, name, inspect.signature(method))
-            if page != method.__doc__:
-                own = method if name in vars(cls) else _copied(method)
-                own.__doc__ = page
-                setattr(cls, name, own)
+    for name, method in _methods(cls).items():
+        page = _method_page(cls, name, inspect.signature(method))
+        if page != method.__doc__:
+            own = method if name in vars(cls) else _copied(method)
+            own.__doc__ = page
+            setattr(cls, name, own)
     return cls
+
+
+def _methods(cls: type) -> dict[str, FunctionType]:
+    """Public methods of a class, its own and those of bases of ours."""
+    found = {name: one for base in reversed(cls.__mro__) for name, one in vars(base).items()}
+    return {
+        name: one
+        for name, one in found.items()
+        if type(one) is FunctionType
+        and not name.startswith("_")
+        and one.__module__.startswith("maxmargin.")
+    }
 
 
 def _copied(method: Any) -> Any:
@@ -207,12 +218,22 @@ def _clean(doc: str | None) -> str:
 
 
 def _sections(doc: str | None) -> Page:
+    return dict(_sections_of(doc))
+
+
+@cache  # a docstring is inherited many times
+def _sections_of(doc: str | None) -> Page:
     parts = re.split(r"(?:\A|\n\n)(\S[^\n]*)\n-{3,}\n", _clean(doc))
     return dict(zip(["", *parts[1::2]], parts[::2], strict=True))
 
 
 def _entries(section: str) -> dict[str, str]:
     """Entries of a section by name; one of several names under each."""
+    return dict(_entries_of(section))
+
+
+@cache
+def _entries_of(section: str) -> dict[str, str]:
     found = re.split(r"\n(?=\S)", section) if section else []
     heads = [entry.partition("\n")[0].partition(" : ")[0] for entry in found]
     pairs = zip(heads, found, strict=True)
