@@ -45,9 +45,19 @@ def kinds_of_rows(case: Case) -> Iterator[Case]:
             wide = sparse(rows)
             wide.indices, wide.indptr = (a.astype(np.int64) for a in (wide.indices, wide.indptr))
             yield case._replace(X=wide)
+            yield case._replace(X=_as_of_a_vectorizer(rows))
         elif isinstance(case.X, list) and isinstance(case.X[0], np.ndarray):
             yield case._replace(X=[sp.csr_array(np.atleast_2d(x)) for x in rows])
     yield case._replace(X=_mapped(_locked, case.X))
+
+
+def _as_of_a_vectorizer(rows: Any) -> Any:
+    """Sparse rows whose columns are out of order, and few of many."""
+    X = sp.csr_array(rows)
+    of_row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    order = np.lexsort((-X.indices, of_row))
+    shape = X.shape[0], 50 * X.shape[1]
+    return sp.csr_array((X.data[order], X.indices[order], X.indptr), shape=shape)
 
 
 def _mapped(change: Any, X: Any) -> Any:

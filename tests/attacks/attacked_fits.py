@@ -235,7 +235,7 @@ FITS: dict[str, Fit] = {
 @contextmanager
 def small_blocks():
     """Streams of so few rows are one block otherwise."""
-    with mock.patch("maxmargin.training.streams.SMALL_BATCH", 1), warnings.catch_warnings():
+    with mock.patch("maxmargin.training.linear_streams.SMALL_BATCH", 1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

@@ -229,7 +229,7 @@ ESTIMATORS = {
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(("estimator", "options"), ESTIMATORS.values(), ids=ESTIMATORS)
 def test_linear_estimators(estimator, options, streamed, tmp_path, monkeypatch):
-    monkeypatch.setattr("maxmargin.training.streams.SMALL_BATCH", 1)
+    monkeypatch.setattr("maxmargin.training.linear_streams.SMALL_BATCH", 1)
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 5))
     y = (

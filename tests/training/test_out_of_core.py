@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from maxmargin import GaussianPrior, LinearClassifier, LinearRegressor, SequentialDual
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.streamed_dual import StreamedDual
-from maxmargin.training import streams
+from maxmargin.training import linear_streams
 
 FORMULATIONS = ["crammer-singer", "weston-watkins", "one-vs-rest"]
 
@@ -50,7 +50,7 @@ def cut(X, y, ends=(1, 1, 40, 41, 100)):
 def _block_sizes(request, monkeypatch):
     """With and without the joining of small blocks."""
     if request.param == "small blocks":
-        monkeypatch.setattr(streams, "SMALL_BATCH", 0)
+        monkeypatch.setattr(linear_streams, "SMALL_BATCH", 0)
 
 
 def assert_same_model(model, expected, rel=1e-3):
@@ -174,7 +174,7 @@ def test_memory_for_rows_saves_passes():
         source = cut(X / 16, y, ends=range(50, 600, 50))
         solver = StreamedDual(cache_bytes=cache_bytes)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(streams, "SMALL_BATCH", 0)
+            patch.setattr(linear_streams, "SMALL_BATCH", 0)
             model = LinearClassifier(C=0.1, tol=0.02, solver=solver).fit(source)
         assert model.certificate_.relative_gap <= 0.02
         passes[cache_bytes] = source.passes
@@ -266,7 +266,7 @@ def test_a_source_that_changes_is_refused():
     source = Changing([(IRIS, SPECIES)])
     model = LinearClassifier(tol=1e-9, max_iter=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "SMALL_BATCH", 0)
+        patch.setattr(linear_streams, "SMALL_BATCH", 0)
         refused(model, source, "other blocks than on the first pass")
 
 

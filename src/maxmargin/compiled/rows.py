@@ -167,6 +167,12 @@ def measured_rows(X: Any, bias: float) -> tuple[Rows, Floats]:
     return rows, norms
 
 
+def repeats_columns(X: Any) -> bool:
+    """Whether a row of a CSR matrix, in any order, has two entries in one column."""
+    rows = make_rows(X, 0.0)
+    return bool(has_repeats(rows.starts, rows.columns, np.full(X.shape[1], -1, dtype=np.int32)))
+
+
 def _locked(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view: numba compiles anew for arrays that are writable."""
     view = array.view()
@@ -185,6 +191,17 @@ def squared_norms(rows, norms):  # type: ignore[no-untyped-def]
         for p in range(rows.starts[i], rows.starts[i + 1]):
             total += np.float64(rows.values[p]) * np.float64(rows.values[p])
         norms[i] = total
+
+
+@compiled
+def has_repeats(starts, columns, last):  # type: ignore[no-untyped-def]
+    """Whether any row has a column twice; ``last[column]`` is its last row, -1 before."""
+    for i in range(len(starts) - 1):
+        for p in range(starts[i], starts[i + 1]):
+            if last[columns[p]] == i:
+                return True
+            last[columns[p]] = i
+    return False
 
 
 @inlined

@@ -1,5 +1,7 @@
 """Certificates: primal and dual values between which the optimum lies."""
 
+import math
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -58,10 +60,10 @@ class Certificate:
     @property
     def relative_gap(self) -> float:
         """The gap divided by the larger of the two values; this is what ``tol`` bounds."""
-        if not np.isfinite(self.gap):
-            return np.inf
-        scale = max(abs(self.primal), abs(self.dual), np.finfo(np.float64).tiny)
-        return self.gap / scale
+        gap = self.gap
+        if not math.isfinite(gap):
+            return math.inf
+        return gap / max(abs(self.primal), abs(self.dual), sys.float_info.min)
 
     def __add__(self, other: "Certificate") -> "Certificate":
         """Certificate of two independent problems solved side by side."""

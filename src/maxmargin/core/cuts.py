@@ -69,6 +69,16 @@ class Cuts(NamedTuple):
         """``loss - <w, psi>`` of each cut."""
         return np.asarray(self.losses - self.matrix(len(weights)) @ weights)
 
+    def add_to(self, weights: Floats, coef: Floats, first: int = 0) -> None:
+        """``weights += sum_k coef_k psi_k``, where `weights` are those from column `first` on."""
+        # Entry by entry: a product with the matrix would be a second vector of all weights.
+        columns = self.columns.astype(np.int64) - first
+        values = np.repeat(coef, np.diff(self.starts)) * self.values
+        inside = (columns >= 0) & (columns < len(weights))
+        if not inside.all():
+            columns, values = columns[inside], values[inside]
+        np.add.at(weights, columns, values)
+
     def take(self, which: NDArray[np.int64]) -> "Cuts":
         """Some of the cuts, without their suboptimality."""
         counts = np.diff(self.starts)[which]

@@ -26,7 +26,7 @@ from maxmargin.core.inputs import (
 from maxmargin.core.registry import registered
 
 _CHUNK_ENTRIES = 1 << 20
-"""Features and scores of a chunk of examples, about."""
+"""Scores, and copies of features, of a chunk of examples, about."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +101,8 @@ class LinearProblem(ABC):
 
     def _chunks(self) -> Iterator[slice]:
         n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
-        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + n_entries / max(1, self.n_samples)))
+        copied = 0 if self.X.dtype == np.float64 else n_entries  # into double precision
+        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + copied / max(1, self.n_samples)))
         for start in range(0, self.n_samples, step):
             yield slice(start, min(start + step, self.n_samples))
 
@@ -138,6 +139,9 @@ class LinearProblem(ABC):
 
     def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:
         """Scores of shape (n_examples, n_outputs)."""
+        if not weights.any():  # which every fit is compared with
+            start, stop, _ = examples.indices(self.n_samples)
+            return np.zeros((stop - start, self.n_outputs))
         return np.asarray(self._features(examples) @ weights[:-1] + self.bias * weights[-1])
 
     def primal(self, weights: Floats) -> float:
@@ -152,7 +156,7 @@ class LinearProblem(ABC):
     def total_loss(self, weights: Floats) -> float:
         """Sum over the examples of C times loss."""
         return sum(
-            float(self.C[rows] @ self.losses(self.scores(weights, rows), rows))
+            inner_product(self.C[rows], self.losses(self.scores(weights, rows), rows))
             for rows in self._chunks()
         )
 
@@ -254,11 +258,12 @@ class ScalarProblem(LinearProblem):
     @classmethod
     def hinge(cls, signs: Floats, margins: Floats, C: Floats, **shared: Any) -> "ScalarProblem":
         """Loss ``max(0, margin - sign * score)``; `signs` are -1.0 and 1.0."""
+        upper = np.where(signs > 0, C, 0.0)
         return cls(
             target=signs * margins,
             epsilon=0.0,
-            lower=np.where(signs > 0, 0.0, -C),
-            upper=np.where(signs > 0, C, 0.0),
+            lower=upper - C,
+            upper=upper,
             C=C,
             **shared,
         )
@@ -271,14 +276,22 @@ class ScalarProblem(LinearProblem):
         return cls(target=target, epsilon=epsilon, lower=-C, upper=C, C=C, **shared)
 
     def losses(self, scores: Floats, examples: slice) -> Floats:
-        miss = self.target[examples] - scores[:, 0]
-        too_low = np.where(self.upper[examples] > 0, np.maximum(miss - self.epsilon, 0.0), 0.0)
-        too_high = np.where(self.lower[examples] < 0, np.maximum(-miss - self.epsilon, 0.0), 0.0)
-        return np.asarray(too_low + too_high)
+        too_low = self.target[examples] - scores[:, 0]
+        too_high = -too_low
+        # In place: new arrays would cost more than the arithmetic.
+        for miss, counts in (
+            (too_low, self.upper[examples] > 0),
+            (too_high, self.lower[examples] < 0),
+        ):
+            miss -= self.epsilon
+            np.maximum(miss, 0.0, out=miss)
+            miss *= counts
+        too_low += too_high
+        return too_low
 
     def linear(self, dual_coef: Floats) -> float:
         b = dual_coef[:, 0]
-        return float(self.target @ b - self.epsilon * np.abs(b).sum())
+        return inner_product(self.target, b) - self.epsilon * float(np.abs(b).sum())
 
     def feasible(self, dual_coef: Floats) -> Floats:
         return np.clip(dual_coef, self.lower[:, None], self.upper[:, None])

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ Entries = tuple[Order, NDArray[np.uint32], Floats, Floats]
 
 _CHUNK = 1024
 """Examples whose cuts are in memory at the same time while the objective is evaluated."""
+
+_FEATURES = 1 << 22
+"""Weights of a dual point that are in memory at the same time, beside those of the fit: 32 MB."""
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -125,6 +128,11 @@ class Oracle(ABC):
     def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
         """Cutting planes of given outputs."""
 
+    @property
+    def expander(self) -> "Expander | None":
+        """Makes entries of cuts from outputs, if that is about as fast as to read them."""
+        return None
+
     def outputs(self, example: int) -> list[Any]:
         """All outputs of an example; ValueError if they cannot be listed."""
         raise ValueError(outputs_missing(self))
@@ -188,14 +196,18 @@ class Oracle(ABC):
         if not isinstance(point, DualPoint):
             return float(point.dual(self))
         coef = point.feasible_coef(self.C)
-        weights = np.zeros(self.n_features)
-        linear = 0.0
-        for start in range(0, len(coef), _CHUNK):
-            some = slice(start, start + _CHUNK)
-            cuts = self.cuts_of(point.examples[some], point.outputs[some])
-            weights += cuts.matrix(self.n_features).T @ coef[some]
-            linear += float(coef[some] @ cuts.losses)
-        return linear - 0.5 * float(weights @ weights)
+        linear = square = 0.0
+        # Where Python makes the cuts, to make them again takes too long.
+        most = max(self.n_features, 1) if self.oracle_work is None else _FEATURES
+        for first in range(0, max(self.n_features, 1), most):
+            weights, linear = np.zeros(min(most, self.n_features - first)), 0.0
+            for start in range(0, len(coef), _CHUNK):
+                some = slice(start, start + _CHUNK)
+                cuts = self.cuts_of(point.examples[some], point.outputs[some])
+                cuts.add_to(weights, coef[some], first)
+                linear += float(coef[some] @ cuts.losses)
+            square += float(weights @ weights)
+        return linear - 0.5 * square
 
     def feasible(self, point: DualPoint) -> DualPoint:
         """The point, scaled down in examples where it exceeds their C."""
@@ -206,6 +218,28 @@ class Oracle(ABC):
     def chunks(self) -> list[Order]:
         ends = [*range(0, self.n_examples, _CHUNK), self.n_examples]
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
+
+
+class Expander(Protocol):
+    """An oracle of which a working set may keep outputs in place of entries."""
+
+    output_dtype: Any
+    output_sizes: Order
+
+    def entries_from(self, examples: Order, outputs: Sequence[bytes]) -> Entries:
+        """Entries of the cutting planes of given outputs, which are checked."""
+
+    def expand(
+        self,
+        examples: Order,
+        starts: Order,
+        found: NDArray[Any],
+        losses: Floats,
+        entries: Order,
+        columns: NDArray[np.uint32],
+        values: Floats,
+    ) -> None:
+        """Write the cut of output ``found[starts[k]:]``, of known loss, from ``entries[k]`` on."""
 
 
 class CompiledOracle(Oracle):
@@ -248,14 +282,18 @@ class CompiledOracle(Oracle):
         return Cuts.join(threads.map(separated, parts))
 
     def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
+        return Cuts(*self.entries_from(examples, outputs), list(outputs))
+
+    def entries_from(self, examples: Order, outputs: Sequence[bytes]) -> Entries:
+        """Entries of the cutting planes of given outputs, which are checked."""
         starts = starts_of(self.output_sizes[examples])
         size = np.dtype(self.output_dtype).itemsize
-        if [len(output) for output in outputs] != (size * np.diff(starts)).tolist():
+        if list(map(len, outputs)) != (size * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than those of the examples.")
         # Writable, as found outputs are: numba would compile again for an array that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=self.output_dtype)
         self.check_outputs(examples, starts, found)
-        return self._cuts(examples, starts, found)
+        return self.entries_of(examples, starts, found)
 
     def _cuts(self, examples: Order, starts: Order, found: NDArray[Any]) -> Cuts:
         raw, size = found.tobytes(), np.dtype(self.output_dtype).itemsize

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.kernel import NewOutputs
 
 if TYPE_CHECKING:
+    from maxmargin.core.kernel import NewOutputs
     from maxmargin.core.kernel_oracle import KernelOracle
     from maxmargin.core.python_oracle import PythonOracle
 
@@ -118,7 +118,7 @@ class OracleChecker:
                 found = candidate_of_cut(cuts, k, oracle.by_slack)
                 self._try(self._compare, oracle, i, found, weights, due.get(k))
 
-    def check_listed(self, oracle: "KernelOracle", outputs: NewOutputs) -> None:
+    def check_listed(self, oracle: "KernelOracle", outputs: "NewOutputs") -> None:
         """Check what was found by enumerating the outputs of examples."""
         for k in self._due(len(outputs.losses)):
             self._try(oracle.check_agreement, outputs.take(np.array([k])))

@@ -3,6 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby, islice, pairwise
 from numbers import Number
 from typing import Any, NamedTuple
@@ -603,3 +604,35 @@ def described(item: Any) -> str:
 
 def _function_name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+class SourceBatch(NamedTuple):
+    """A batch of a source, its number, and the number of examples before it."""
+
+    number: int
+    first: int
+    examples: Examples
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Let errors say where in the source the batch is."""
+        try:
+            yield
+        except ValueError as error:
+            if type(error) is not ValueError:  # others name the example
+                raise
+            raise ValueError(
+                f"In batch {self.number} of the source, whose first example is number "
+                f"{self.first} of all, {error}"
+            ) from error
+
+
+def read_batches(source: Source) -> Iterator[SourceBatch]:
+    """The nonempty batches of a source; an error if there are none."""
+    first = 0
+    for number, examples in enumerate(source.batches()):
+        if len(examples.y):
+            yield SourceBatch(number, first, examples)
+            first += len(examples.y)
+    if not first:
+        raise ValueError("The source holds no examples: there is nothing to learn from.")

@@ -5,8 +5,15 @@ Maximise ``sum coef * loss - 1/2 |w|^2`` with ``w = sum coef * psi``, over ``coe
 the arena `columns`, `values` from ``start`` on. Example ``b`` has its cuts in
 ``slots[slot_at[b]:]`` and their Gram matrix in ``gram[gram_at[b]:]``, with room for
 ``capacity[b]``. Room is made before a call: compiled routines never allocate.
+
+A large working set whose outputs an `Expander` can expand keeps no more entries than it has room
+for, of the other cuts the outputs alone: two bytes a label, not hundreds of entries. Their entries
+are made again when their examples are updated, in a window at the end of the arena.
 """
 
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +23,8 @@ from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import add_scattered, add_to, gathered_product
 from maxmargin.core.arrays import Floats, Order, check_finite, check_indices, check_shape
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.cuts import Cuts
+from maxmargin.core.cuts import Cuts, starts_of
+from maxmargin.core.oracle import Expander
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.dual.gram import (
@@ -28,6 +36,7 @@ from maxmargin.dual.gram import (
     product_with_spread,
     spread,
 )
+from maxmargin.dual.interior_point import DenseConstraints, interior_point, newton_work
 
 PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
 
@@ -41,6 +50,17 @@ _MOST_CAPACITY = 1 << 24
 
 _SLACK = 8
 """Fraction of the arena that dropped cuts may take, and again the room to grow."""
+
+_MOST_ENTRIES = 1 << 21
+_WEIGHTS_PER_ENTRY = 8
+"""If outputs can be expanded, so many entries stay in the arena, 24 MB, or a fifth of the memory
+of the weights."""
+
+_CHECKED = 1024
+"""Cuts that are expanded at a time when outputs from a file are checked."""
+
+_WINDOW = 1 << 18
+"""Entries that are expanded at a time: few enough for a cache, many enough for a call."""
 
 PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
 PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
@@ -78,6 +98,14 @@ class BlockUpdate(NamedTuple):
         return BlockUpdate(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+class _Packed(NamedTuple):
+    """Outputs of all cuts in one array, where that of each cut starts, and how much is used."""
+
+    found: NDArray[Any]
+    at: Order
+    used: Order
+
+
 @registered("WorkingSetTable")
 class _Table(NamedTuple):
     """All arrays of a working set; replaced in one assignment, because Ctrl-C may come any time."""
@@ -111,9 +139,16 @@ class WorkingSet(Stateful):
     _growth = 2
     """Fraction by which arrays grow at least."""
 
-    def __init__(self, totals: Floats, n_features: int) -> None:
+    def __init__(self, totals: Floats, n_features: int, expander: Expander | None = None) -> None:
         n = len(totals)
         self.n_features = n_features
+        self._expander = expander
+        self._packed: _Packed | None = None
+        """The outputs, if not all entries stay in the arena."""
+        self._window_at = max(_MOST_ENTRIES, n_features // _WEIGHTS_PER_ENTRY)
+        """Where the window is; entries before it stay."""
+        self._stay = 0
+        """Entries that stay, with the gaps between them."""
         self.outputs: list[Any] = []
         self._latest: tuple[NDArray[np.int32], list[Any]] | None = None
         self.linear = 0.0
@@ -149,8 +184,14 @@ class WorkingSet(Stateful):
 
     def check_state(self) -> None:
         """Refuse a table in which compiled routines would read outside their arrays."""
-        _check_table(self._table, self.n_features, len(self.outputs))
+        counts = self._table.counts
+        is_window = self._expander is not None and counts[_N_ENTRIES] == 0 < counts[_N_LIVE]
+        _check_table(self._table, self.n_features, len(self.outputs), is_window)
         self._widen_scratch(int(self._table.capacity.max(initial=0)))
+        if is_window:
+            self._check_outputs()
+            self._pack_outputs()
+            self._table.start[:] = self._window_at
 
     def _widen_scratch(self, widest: int) -> None:
         if widest > self._scratch.shape[1]:
@@ -183,10 +224,11 @@ class WorkingSet(Stateful):
         if cuts is not None:
             self._make_room(examples, cuts)
             self._latest = added, cuts.outputs
-        _update_examples(
-            examples, weights, self._table, *rule, *(cuts or _NO_CUTS)[:4],
-            added, self._hash, self._scratch, sums,
-        )  # fmt: skip
+        for part in self._windows(examples, cuts):
+            _update_examples(
+                examples[part], weights, self._table, *rule, *_some(cuts, part),
+                added[part], self._hash, self._scratch, sums,
+            )  # fmt: skip
         self.linear += float(sums[_LINEAR])
         self.dual += float(sums[_GAIN])
         self._note_outputs()
@@ -196,8 +238,10 @@ class WorkingSet(Stateful):
         """Note the outputs of the cuts added last, should Ctrl-C have come before that."""
         if self._latest is not None:
             added, outputs = self._latest
-            for k in np.flatnonzero(added >= 0):
+            kept = np.flatnonzero(added >= 0)
+            for k in kept:
                 self.outputs[added[k]] = outputs[k]
+            self._pack_new(added[kept])
             self._latest = None
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
@@ -208,13 +252,19 @@ class WorkingSet(Stateful):
             part = cuts.take(some)
             added = np.empty(len(some), dtype=np.int32)
             self._make_room(examples[some], part)
-            _put_cuts(examples[some], *part[:4], coef[some], self._table, self._hash, added)
+            for window in self._windows(examples[some], part):
+                _put_cuts(
+                    examples[some[window]], *_some(part, window), coef[some[window]],
+                    self._table, self._hash, added[window],
+                )  # fmt: skip
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
+            self._pack_new(added)
 
     def drop_idle(self, max_idle: int) -> None:
         """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
         _drop_idle(self._table, max_idle)
+        self._reclaim()
 
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
         """Add C times the most violating cut of each example to `vector`.
@@ -229,12 +279,17 @@ class WorkingSet(Stateful):
         )
 
     def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
-        best = np.empty(len(self.totals), dtype=np.int64)
-        return best, float(_add_best(self._table, weights, vector, best))
+        best, loss, examples = np.empty(len(self.totals), np.int64), 0.0, self._everything
+        for part in self._windows(examples):
+            loss = _add_best(examples[part], self._table, weights, vector, best, loss)
+        return best, float(loss)
 
     def hinges(self, weights: Floats) -> float:
         """Sum over the examples of C times the hinge over the working set: a lower bound."""
-        return float(_hinges(self._table, weights))
+        total, examples = 0.0, self._everything
+        for part in self._windows(examples):
+            total = _hinges(examples[part], self._table, weights, total)
+        return float(total)
 
     def step_towards_best(self, weights: Floats) -> None:
         """One exact line search for all examples together, towards the best cut of each."""
@@ -249,17 +304,65 @@ class WorkingSet(Stateful):
         weights += step * corner
         self._moved(step * linear, weights)
 
+    @property
+    def newton_work(self) -> float:
+        """Multiplications of `solve`, about; infinite if it would take much memory."""
+        if self._packed is not None:
+            return math.inf
+        return newton_work(self.n_cuts, self.n_features)
+
+    def solve(self, weights: Floats, allowed_gap: Callable[[float], float]) -> Floats:
+        """Solve the dual over the working set by an interior-point method.
+
+        `weights` become those of the dual point, which has to be better. Returns those of the
+        primal, which near the end are better than these.
+        """
+        table = self._table
+        examples, numbers = listed(table)
+        may_move = table.totals[examples] > 0.0
+        examples, numbers = examples[may_move], numbers[may_move]
+        lengths = table.length[numbers].astype(np.int64)
+        places = np.repeat(np.arange(len(numbers)), lengths)
+        within = np.arange(len(places)) - (np.cumsum(lengths) - lengths)[places]
+        entries = table.start[numbers][places] + within
+        rows = np.zeros((len(numbers), self.n_features))
+        np.add.at(rows, (places, table.columns[entries]), table.values[entries])
+        owners, groups = np.unique(examples, return_inverse=True)
+        constraints = DenseConstraints(rows, table.loss[numbers], groups, table.totals[owners])
+        point = interior_point(constraints, allowed_gap)
+        alpha = np.maximum(point.alpha, 0.0)
+        over = constraints.summed(alpha) / constraints.C
+        alpha /= np.maximum(over, 1.0)[groups]
+        found = constraints.weights(alpha)
+        linear = float(constraints.margins @ alpha)
+        if linear - 0.5 * float(found @ found) > self.dual:
+            table.coef[:] = 0.0
+            table.coef[numbers] = alpha
+            weights[:] = found
+            self._moved(linear - self.linear, weights)
+        return point.weights
+
     def keep_latest(self, limit: int) -> None:
         """Drop all but the `limit` cuts of each example used last, and those with a coefficient."""
         _keep_latest(self._table, limit)
+        self._reclaim()
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
         """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
-        self._moved(float(_extrapolate(momentum, self._table, weights)), weights)
+        linear, examples = 0.0, self._moving
+        if momentum == 0.0:
+            examples = examples[:0]
+            self._table.previous[:] = self._table.coef
+        for part in self._windows(examples):
+            linear = _extrapolate(examples[part], momentum, self._table, weights, linear)
+        self._moved(float(linear), weights)
 
     def revert(self, weights: Floats) -> None:
         """Return to where the last `extrapolate` started."""
-        self._moved(float(_revert(self._table, weights)), weights)
+        linear, examples = 0.0, self._moving
+        for part in self._windows(examples):
+            linear = _revert(examples[part], self._table, weights, linear)
+        self._moved(float(linear), weights)
 
     def point(self) -> "DualPoint":
         """The positive coefficients with their outputs."""
@@ -269,6 +372,109 @@ class WorkingSet(Stateful):
         numbers = numbers[used]
         outputs = [self.outputs[p] for p in numbers.tolist()]
         return DualPoint(examples[used], self._table.coef[numbers], outputs)
+
+    @property
+    def _everything(self) -> Order:
+        return np.arange(len(self.totals), dtype=np.int64)
+
+    @property
+    def _moving(self) -> Order:
+        """Examples whose coefficients have changed since the last `extrapolate`."""
+        order, numbers = listed(self._table)
+        moved = self._table.coef[numbers] != self._table.previous[numbers]
+        return np.unique(order[moved])
+
+    def _windows(self, examples: Order, cuts: Cuts | None = None) -> Iterator[slice]:
+        """Slices of `examples`, without repeats, while their entries are in the arena.
+
+        There is room for those of `cuts`, a new one for each example.
+        """
+        if self._packed is None:
+            yield slice(0, len(examples))
+            return
+        if cuts is None:
+            self._note_outputs()  # those that an interrupted update left
+        table = self._table
+        order, numbers = listed(table, examples)
+        absent = table.start[numbers] >= self._window_at
+        order, numbers = order[absent], numbers[absent]
+        sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64)
+        if cuts is not None:
+            sizes += np.diff(cuts.starts)
+        window = (np.cumsum(sizes) - sizes) // _WINDOW
+        bounds = [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), len(examples)]
+        for first, last in pairwise(bounds):
+            some = slice(*np.searchsorted(order, [first, last]))
+            n_entries = int(sizes[first:last].sum())
+            stays = self._fill_window(examples[order[some]], numbers[some], n_entries)
+            yield slice(first, last)
+            if stays:  # not those of new cuts that were not kept
+                self._stay = int(table.counts[_N_ENTRIES])
+        table.counts[_N_ENTRIES] = 0
+
+    def _fill_window(self, examples: Order, numbers: NDArray[np.int32], size: int) -> bool:
+        """Expand the cuts `numbers` of `examples`, with room for so many entries in all.
+
+        Returns whether there is room for them to stay.
+        """
+        assert self._expander is not None
+        assert self._packed is not None
+        stays = self._stay + size <= self._window_at
+        first = self._stay if stays else self._window_at
+        if first + size > len(self._table.values):
+            self._resize_arena(first + size)
+        if stays:
+            self._stay = first + size  # before anything points there, should Ctrl-C come
+        table, (found, at, _) = self._table, self._packed
+        starts = first + starts_of(table.length[numbers])
+        self._expander.expand(
+            examples, at[numbers], found, table.loss[numbers], starts, table.columns, table.values
+        )
+        table.counts[_N_ENTRIES] = starts[-1]
+        table.start[numbers] = starts[:-1]
+        return stays
+
+    def _pack_outputs(self) -> None:
+        """Put all outputs into one array, with room for as many more."""
+        assert self._expander is not None
+        numbers = listed(self._table)[1]
+        found, starts = self._joined(numbers)
+        at = np.zeros(len(self._table.start), dtype=np.int64)
+        at[numbers] = starts[:-1]
+        self._packed = _Packed(_longer(found, 2 * len(found)), at, starts[-1:])
+
+    def _pack_new(self, numbers: NDArray[np.int32]) -> None:
+        """Add the outputs of new cuts."""
+        if self._packed is None:
+            return
+        found, starts = self._joined(numbers)
+        outputs, at, used = self._packed
+        if len(at) < len(self._table.start) or used[0] + len(found) > len(outputs):
+            self._pack_outputs()  # also leaves out those of cuts that were dropped
+            return
+        outputs[used[0] : used[0] + len(found)] = found
+        at[numbers] = used[0] + starts[:-1]
+        used += len(found)
+
+    def _joined(self, numbers: NDArray[np.int32]) -> tuple[NDArray[Any], Order]:
+        """Outputs of some cuts one after the other, and where each starts."""
+        assert self._expander is not None
+        outputs = [self.outputs[p] for p in numbers.tolist()]
+        found = np.frombuffer(bytearray().join(outputs), dtype=self._expander.output_dtype)
+        return found, starts_of(list(map(len, outputs))) // found.itemsize
+
+    def _check_outputs(self) -> None:
+        """Refuse outputs that are none, or whose cuts have other entries than are expected."""
+        assert self._expander is not None
+        examples, numbers = listed(self._table)
+        outputs = [self.outputs[p] for p in numbers.tolist()]
+        if not all(isinstance(output, bytes) for output in outputs):
+            raise ValueError("the outputs of cutting planes are missing")
+        for start in range(0, len(numbers), _CHECKED):
+            some = slice(start, start + _CHECKED)
+            entries, *_ = self._expander.entries_from(examples[some], outputs[some])
+            if not np.array_equal(np.diff(entries), self._table.length[numbers[some]]):
+                raise ValueError("outputs have other entries than the working set says")
 
     def _moved(self, linear: float, weights: Floats) -> None:
         """Bring the dual value up to date after the linear term changed by `linear`."""
@@ -284,7 +490,7 @@ class WorkingSet(Stateful):
         if table.counts[_N_FREE] < len(examples):
             self._add_numbers(len(examples))
         needed = table.counts[_N_ENTRIES] + len(cuts.values)
-        if needed > len(table.values):
+        if needed > len(table.values) and self._packed is None:
             self._extend_arena(len(cuts.values))
         largest = int(np.diff(cuts.starts).max(initial=0))
         if largest >= len(self._hash.places):
@@ -317,6 +523,12 @@ class WorkingSet(Stateful):
         """Make room for more entries, by compaction or a larger arena."""
         table = self._table
         size = self._arena_with(n_entries)
+        if size > self._window_at and self._expander is not None:
+            self._stay = int(table.counts[_N_ENTRIES])
+            self._window_at = max(self._window_at, self._stay)
+            self._pack_outputs()
+            self._reclaim()
+            return
         if self._has_gaps:
             self._close_gaps()
         if size > len(table.values):
@@ -349,6 +561,18 @@ class WorkingSet(Stateful):
         in_use = np.flatnonzero(table.length >= 0)
         _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
 
+    def _reclaim(self) -> None:
+        """Close the gaps between entries that stay in front of a window, if they are large."""
+        if self._packed is None:
+            return
+        table = self._table
+        staying = np.flatnonzero((table.length >= 0) & (table.start < self._window_at))
+        live = int(table.length[staying].sum(dtype=np.int64))
+        if self._stay - live > live // _SLACK:
+            _compact(table, staying[np.argsort(table.start[staying], kind="stable")])
+            self._stay = live
+            table.counts[_N_ENTRIES] = 0
+
     def _grown(self, length: int, wanted: int) -> int:
         return max(wanted, length + length // self._growth)
 
@@ -362,7 +586,15 @@ _NO_CUTS = Cuts(
 )
 
 
-def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
+def _some(cuts: Cuts | None, part: slice) -> tuple[Any, ...]:
+    """Arrays of some of the cuts for compiled routines."""
+    if cuts is None:
+        return _NO_CUTS[:4]
+    starts = cuts.starts[part.start : part.stop + 1]
+    return starts, cuts.columns, cuts.values, cuts.losses[part]
+
+
+def _check_table(table: _Table, n_features: int, n_outputs: int, is_window: bool) -> None:
     """Refuse a table, perhaps from a file, in which routines would read outside their arrays."""
     places = [array.__array_interface__["data"][0] for array in table if array.size]
     if len(set(places)) < len(places):
@@ -372,7 +604,8 @@ def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
         for name in names:
             check_shape(name, getattr(table, name), length)
     check_shape("values", table.values, n_entries)
-    rooms = n_cuts, n_entries, n_entries, len(table.slots), len(table.gram), n_cuts
+    most_live = np.iinfo(np.int64).max if is_window else n_entries
+    rooms = n_cuts, n_entries, most_live, len(table.slots), len(table.gram), n_cuts
     counts = table.counts
     check_shape("counts", counts, len(rooms))
     if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[_N_CUTS]:
@@ -386,7 +619,8 @@ def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
     check_finite("values", table.values[:n_entries])
     in_use = np.flatnonzero(table.length >= 0)
     lengths = table.length[in_use].astype(np.int64)
-    _check_apart("start", table.start[in_use], lengths, n_entries)
+    if not is_window:
+        _check_apart("start", table.start[in_use], lengths, n_entries)
     if int(lengths.sum()) != int(counts[_N_LIVE]):
         raise ValueError("the working set counts other entries than it has")
     numbers = np.sort(np.concatenate([free, in_use]))
@@ -415,12 +649,12 @@ def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
         raise ValueError(f"{name} points outside its array, or into the part of another")
 
 
-def listed(table: _Table) -> tuple[Order, NDArray[np.int32]]:
-    """Examples and numbers of all cuts, in the order of the lists."""
-    size = table.size.astype(np.int64)
-    examples = np.repeat(np.arange(len(size)), size)
-    place = np.arange(len(examples)) - np.repeat(np.cumsum(size) - size, size)
-    return examples, table.slots[table.slot_at[examples] + place]
+def listed(table: _Table, examples: Order | slice = slice(None)) -> tuple[Order, NDArray[np.int32]]:
+    """Places in `examples` and numbers of their cuts, in the order of the lists."""
+    size, slot_at = table.size[examples].astype(np.int64), table.slot_at[examples]
+    order = np.repeat(np.arange(len(size)), size)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+    return order, table.slots[slot_at[order] + place]
 
 
 def _without_repeats(examples: Order) -> list[Order]:
@@ -614,9 +848,9 @@ def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
-    loss = 0.0
-    for b in range(len(table.totals)):
+def _add_best(examples, table, weights, vector, best, loss):  # type: ignore[no-untyped-def]
+    """Set and add the most violating cuts of `examples`; returns `loss` plus theirs."""
+    for b in examples:
         best[b] = -1
         highest = 0.0
         for j in range(table.size[b]):
@@ -635,9 +869,9 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _hinges(table, weights):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for b in range(len(table.totals)):
+def _hinges(examples, table, weights, total):  # type: ignore[no-untyped-def]
+    """`total` plus C times hinge of `examples`."""
+    for b in examples:
         highest = 0.0
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
@@ -671,10 +905,12 @@ def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
-    """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one."""
-    linear = 0.0
-    for b in range(len(table.totals)):
+def _extrapolate(examples, momentum, table, weights, linear):  # type: ignore[no-untyped-def]
+    """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one.
+
+    Returns `linear` plus the change of the linear term, as `_revert` does.
+    """
+    for b in examples:
         at = table.slot_at[b]
         m = table.size[b]
         step = momentum
@@ -692,7 +928,7 @@ def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
             continue
         # Moves within a full example grow by rounding errors only, which must not stop them.
         total = table.totals[b]
-        if step * growth > total - used + ROUNDING * total:
+        if growth > 0.0 and step * growth > total - used + ROUNDING * total:
             step = max(total - used, 0.0) / growth
         for j in range(m):
             p = table.slots[at + j]
@@ -704,10 +940,9 @@ def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _revert(table, weights):  # type: ignore[no-untyped-def]
-    """``coef = previous``; returns the change of the linear term."""
-    linear = 0.0
-    for b in range(len(table.size)):
+def _revert(examples, table, weights, linear):  # type: ignore[no-untyped-def]
+    """``coef = previous``."""
+    for b in examples:
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
             linear += _set_coef(p, table.previous[p], table, weights)

@@ -36,8 +36,9 @@ class Auto(StructuredSolver):
     """Pairwise steps over the working set, and oracle calls when these gain more.
 
     After a pass of oracle calls the working set is swept for as long as the dual grows faster by
-    it, for each multiplication, than by oracle calls. Work is counted in operations, not seconds,
-    so that runs repeat exactly.
+    it, for each multiplication, than by oracle calls. A small working set that updates hardly
+    improve, as with badly scaled features, is solved by an interior-point method instead. Work is
+    counted in operations, not seconds, so that runs repeat exactly.
 
     Parameters
     ----------
@@ -74,6 +75,9 @@ class Auto(StructuredSolver):
 
     def iterate(self, run: BlockRun) -> None:
         assert run.momentum is not None
+        if run.newton_steps_are_due:
+            run.take_newton_steps()
+            return
         self.improve(run, run.momentum, run.shuffled)
         run.evaluate_if_done()
         run.working_set.drop_idle(self.max_idle)

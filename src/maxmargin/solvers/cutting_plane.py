@@ -315,7 +315,7 @@ class SummedRun(Run):
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.cuts = SummedCuts()
-        self.example_cuts = WorkingSet(oracle.C, oracle.n_features)
+        self.example_cuts = WorkingSet(oracle.C, oracle.n_features, oracle.expander)
         self.last_violation = 0.0
         self.hits_in_a_row = MOST_HITS  # so that the first cutting plane is one of oracle calls
 

@@ -84,7 +84,7 @@ class Evaluation:
         for start in range(0, len(examples), CHUNK):
             some = slice(start, start + CHUNK)
             cuts = oracle.cuts_of(examples[some], self.outputs[low:high][some])
-            self.weights += cuts.matrix(len(self.weights)).T @ coef[some]
+            cuts.add_to(self.weights, coef[some])
             self.linear += float(coef[some] @ cuts.losses)
         self.evaluated += len(examples)
         return self

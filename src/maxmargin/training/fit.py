@@ -10,46 +10,49 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 
-from maxmargin.core.arrays import Floats, SampledHash
+import maxmargin
+from maxmargin.core.arrays import PIECE_BYTES, Floats, SampledHash
 from maxmargin.core.inputs import all_classes, costs
 from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.data.sources import Examples, Source
+from maxmargin.data.sources import Examples, Source, read_batches
 from maxmargin.io.checkpoint import Checkpoint
-from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
-from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.loop import Stopping
-from maxmargin.solvers.online import InMemory, Online, StreamRun
-from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
-from maxmargin.solvers.structured import StructuredSolver
-from maxmargin.training.streams import SourceStream, read_batches
+
+if TYPE_CHECKING:  # a process imports the solver that it uses, not all
+    from maxmargin.solvers.online import Online, StreamRun
+    from maxmargin.solvers.structured import StructuredSolver
 
 Fitted = TypeVar("Fitted")
 
-SOLVERS: dict[str, type[StructuredSolver]] = {
-    "auto": Auto,
-    "dual-coordinate": DualCoordinate,
-    "exponentiated-gradient": ExponentiatedGradient,
-    "frank-wolfe": FrankWolfe,
-    "n-slack": NSlack,
-    "one-slack": OneSlack,
-    "online": Online,
-    "partial-linearization": PartialLinearization,
+SOLVERS = {
+    "auto": "Auto",
+    "dual-coordinate": "DualCoordinate",
+    "exponentiated-gradient": "ExponentiatedGradient",
+    "frank-wolfe": "FrankWolfe",
+    "n-slack": "NSlack",
+    "one-slack": "OneSlack",
+    "online": "Online",
+    "partial-linearization": "PartialLinearization",
 }
+"""Public names of the solvers that `solver` may name."""
 
 
-def make_solver(solver: Any) -> StructuredSolver:
+def make_solver(solver: Any) -> "StructuredSolver":
     """A solver object from its name, or as it is."""
-    return SOLVERS[solver]() if isinstance(solver, str) else solver
+    made: StructuredSolver = (
+        getattr(maxmargin, SOLVERS[solver])() if isinstance(solver, str) else solver
+    )
+    return made
 
 
 Metadata = dict[str, Any]
@@ -122,7 +125,7 @@ class EngineHooks(Hooks, Protocol):
 class OnlineFit(NamedTuple):
     """What `partial_fit` keeps between two calls."""
 
-    run: StreamRun
+    run: "StreamRun"
     metadata: Metadata
 
 
@@ -223,7 +226,7 @@ def train(
                     estimator.tol, estimator.max_iter, estimator.time_limit, cancelled
                 ),
                 n_jobs=estimator.n_jobs,
-                seed=int(check_random_state(estimator.random_state).randint(2**31)),
+                seed=seed_of(estimator.random_state),
                 on_iteration=on_iteration,
                 **kept,
             )
@@ -237,6 +240,19 @@ def train(
         estimator=estimator, X=X, y=y, reconstruction_attributes=lambda: fitted
     )
     return result
+
+
+def seed_of(random_state: Any) -> int:
+    """Seed of a solve, from the parameter `random_state`."""
+    if type(random_state) is int:
+        return _seed_of_number(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+@lru_cache
+def _seed_of_number(random_state: int) -> int:
+    """A generator takes longer to make than a short fit's labels to check."""
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def _calls_back(
@@ -284,10 +300,13 @@ def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
 
 def _fingerprint(X: Any, y: Any) -> str:
     """A name for the data, from some of it, which a model keeps."""
-    found = SampledHash("X and y")
-    found.add(X)
-    found.add(y)
-    return found.text()
+    return _DataHash("X and y", X, y).text()
+
+
+class _DataHash(SampledHash):
+    """A hash of smaller pieces, which a fit of milliseconds can afford."""
+
+    piece_bytes = PIECE_BYTES // 4
 
 
 def fit_source(estimator: EngineHooks, source: Source, **others: Any) -> None:
@@ -298,6 +317,8 @@ def fit_source(estimator: EngineHooks, source: Source, **others: Any) -> None:
 
         fit_source_on_shards(estimator, source)
         return
+    from maxmargin.training.streams import SourceStream
+
     metadata = estimator._survey(source)
 
     def make_oracle(X: Any, y: Any, C: Floats) -> Oracle:
@@ -332,8 +353,10 @@ def first_examples(source: Source) -> Examples:
     return next(read_batches(source)).examples
 
 
-def online_solver(estimator: Hooks) -> Online:
+def online_solver(estimator: Hooks) -> "Online":
     """The solver for sources and for `partial_fit`."""
+    from maxmargin.solvers.online import Online
+
     return estimator.solver if isinstance(estimator.solver, Online) else Online()
 
 
@@ -389,6 +412,8 @@ def _explore(
     checkpoint: Any = None,
 ) -> Result:
     """One pass over new examples, with the cached constraints of earlier calls."""
+    from maxmargin.solvers.online import InMemory
+
     solver = online_solver(estimator)
     with Threads(n_jobs) as threads:
         if estimator._online is None:
@@ -469,9 +494,7 @@ def engine(kind: Any) -> Iterator[None]:
 def runs_on_shards(estimator: EngineHooks) -> bool:
     """Whether the engine or the solver asks for shards."""
     elsewhere = chosen_engine(estimator.engine) != "threads"
-    return elsewhere or (
-        isinstance(estimator.solver, StructuredSolver) and estimator.solver.on_shards
-    )
+    return elsewhere or getattr(estimator.solver, "on_shards", False)
 
 
 def chosen_engine(parameter: Any) -> Any:
