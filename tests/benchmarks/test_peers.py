@@ -262,6 +262,7 @@ def test_programs_that_are_not_given_have_a_line_that_says_so():
     assert all(row.met is None for row in report.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_paths")
 @pytest.mark.parametrize("name", [svmstruct.MULTICLASS, svmstruct.PERF])
 def test_linear_program_races_and_its_weights_are_ours(tmp_path, name):

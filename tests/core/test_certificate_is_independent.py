@@ -6,6 +6,8 @@ coefficients. What they then believe is worth nothing, but the certificate is ma
 the weights and the dual point alone.
 """
 
+import math
+
 import numpy as np
 import pytest
 from structured_referee import compiled_chains, random_chains, random_classes
@@ -44,6 +46,7 @@ def break_sums(monkeypatch, wrong):
         weights += wrong(change)
 
     monkeypatch.setattr(WorkingSet, "update", broken_update)
+    monkeypatch.setattr(WorkingSet, "newton_work", math.inf)  # which would sum up anew
     monkeypatch.setattr(cutting_plane, "add_to", broken_add_to)
 
 

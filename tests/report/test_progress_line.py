@@ -303,7 +303,7 @@ random = np.random.default_rng(0)
 X = random.normal(size=(500, 20))
 y = (X[:, :5] + random.normal(size=(500, 5))).argmax(axis=1)
 print("before", flush=True)
-model = mm.LinearClassifier(C=10.0, tol={tol}, max_iter=10**9)
+model = mm.LinearClassifier(C=10.0, tol={tol}, max_iter=10**9, nonnegative={nonnegative})
 model.set_callbacks(mm.ProgressLine(every=0.02)).fit(X, y)
 print("after", model.status_)
 """
@@ -311,7 +311,7 @@ print("after", model.status_)
 
 @pytest.mark.parametrize("width", [40, 200])
 def test_in_a_real_terminal(width):
-    text, code = run_in_terminal(PROGRAM.format(tol=1e-8), width)
+    text, code = run_in_terminal(PROGRAM.format(tol=1e-8, nonnegative=False), width)
     assert code == 0
     rows = Screen(width).feed(text).rows
     assert rows[0] == "before"
@@ -324,7 +324,9 @@ def test_in_a_real_terminal(width):
 
 
 def test_ctrl_c_in_a_real_terminal():
-    text, code = run_in_terminal(PROGRAM.format(tol=1e-300), 80, interrupt_at="iteration 9")
+    # Bounds on weights leave no way but updates, which never end at such a tol.
+    endless = PROGRAM.format(tol=1e-300, nonnegative=True)
+    text, code = run_in_terminal(endless, 80, interrupt_at="iteration 9")
     assert code == 0
     rows = Screen(80).feed(text.replace("^C", "")).rows
     assert rows[1].endswith("interrupted")
@@ -333,7 +335,9 @@ def test_ctrl_c_in_a_real_terminal():
 
 
 def test_a_terminal_that_cannot_move_its_cursor():
-    text, code = run_in_terminal(PROGRAM.format(tol=1e-4), 80, env={"TERM": "dumb"})
+    text, code = run_in_terminal(
+        PROGRAM.format(tol=1e-4, nonnegative=False), 80, env={"TERM": "dumb"}
+    )
     assert code == 0
     assert "\x1b" not in text
     assert "\r" not in text.replace("\r\n", "\n")
@@ -401,7 +405,9 @@ class Printing:
 
 
 def test_what_is_printed_meanwhile_stands_above_the_line():
-    program = PRINTING + PROGRAM.format(tol=1e-8).replace("every=0.02)", "every=0), Printing()")
+    program = PRINTING + PROGRAM.format(tol=1e-8, nonnegative=False).replace(
+        "every=0.02)", "every=0), Printing()"
+    )
     text, code = run_in_terminal(program, 80)
     assert code == 0
     rows = Screen(80).feed(text).rows

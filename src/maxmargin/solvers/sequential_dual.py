@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from maxmargin.compiled.rows import Rows, measured_rows
 from maxmargin.core.arrays import Floats, check_finite, conforms
 from maxmargin.core.certificate import Certificate, certify
 from maxmargin.core.linear import LinearProblem, OneVersusRest
@@ -29,6 +28,13 @@ from maxmargin.core.oracle import Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.dual.explicit import make_dual
+from maxmargin.dual.interior_point import (
+    ITERATION_COST,
+    interior_point,
+    linear_constraints,
+    linear_work,
+)
+from maxmargin.dual.used_features import UsedFeatures
 from maxmargin.solvers.loop import Momentum, Solver, SolverRun, Stopping, run_loop
 
 LONGEST_WAIT = 63
@@ -36,6 +42,9 @@ LONGEST_WAIT = 63
 
 FINISHED = (Status.CONVERGED, Status.MAX_ITER)
 """Statuses of a part that do not depend on the clock."""
+
+UPDATES_FIRST = 50
+"""Iterations before an interior-point solve is thought of: most fits end before."""
 
 SKIPPED_PART_OF_GAP = 0.1
 """Skipped violations could together close at most this many times the gap."""
@@ -47,8 +56,10 @@ class SequentialDual(Solver):
     """Sequential dual method: exact updates of the examples in random order.
 
     The method of Keerthi et al. (2008) for multi-class problems; coordinate descent for binary
-    problems and regression. Between evaluations, the objective in the history is estimated with the
-    loss of every example at its last update.
+    problems and regression. A small problem whose updates have taken more work than an
+    interior-point solve would, as those of badly scaled features do, is solved by that. Between
+    evaluations, the objective in the history is estimated with the loss of every example at its
+    last update.
 
     Parameters
     ----------
@@ -125,7 +136,7 @@ class LinearRun(_ExplicitRun):
     state_names: ClassVar[tuple[str, ...]] = (
         "dual_state", "momentum", "history", "calls", "threshold", "candidates", "n_evaluations",
         "best", "primal", "certificate", "best_dual", "n_nonzero", "calls_evaluated",
-        "settled_dual", "is_new",
+        "settled_dual", "is_new", "newton_steps_taken",
     )  # fmt: skip
 
     oracle: LinearProblem
@@ -137,25 +148,27 @@ class LinearRun(_ExplicitRun):
         stopping: Stopping,
         threads: Threads,
         seed: int,
-        measured: tuple[Rows, Floats] | None = None,
+        features: UsedFeatures | None = None,
         start: Floats | None = None,
     ) -> None:
         super().__init__(solver, problem, stopping, threads, seed)
-        self.measured = measured
+        self.features = features or UsedFeatures(problem)
         self.threshold = 0.0
         self.candidates = ["average", "weights"] if solver.averaging else ["weights"]
         self.n_evaluations = self.n_nonzero = self.calls_evaluated = 0
+        self.estimate = math.inf
+        """Objective of the present weights, with the losses of the examples' last updates."""
         self.is_new = False
         """Whether the best weights have been evaluated since the last certificate."""
+        self.newton_steps_taken = False
         self.certified: Result | None = None
         self.resume(start)
 
     def resume(self, start: Floats | None) -> None:
         """Start from dual coefficients, or from zero."""
-        problem = self.oracle
-        self.measured = self.measured or measured_rows(problem.X, problem.bias)
+        features, problem = self.features, self.features.of(self.oracle)
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
-        self.dual_state = make_dual(problem, self.measured, start, longest_wait, self.seed)
+        self.dual_state = make_dual(problem, features.measured, start, longest_wait, self.seed)
         self.best = self.dual_state.shared.weights.copy()
         self.best_dual = self.dual_state.dual
         self.certificate = Certificate(math.inf, self.best_dual)
@@ -180,14 +193,14 @@ class LinearRun(_ExplicitRun):
 
     @property
     def expected(self) -> float:
-        return self.dual_state.expected
+        return self.estimate
 
     def point(self) -> Floats:
         return self.dual_state.dual_coef
 
     def answer(self) -> Floats:
         shown = self.dual_state.shared.weights if math.isinf(self.primal) else self.best
-        return shown[:, : self.oracle.n_outputs]
+        return self.features.spread(shown[:, : self.oracle.n_outputs], self.oracle)
 
     @property
     def is_done(self) -> bool:
@@ -219,49 +232,89 @@ class LinearRun(_ExplicitRun):
         self.calls += len(order)
         state.iteration += 1
         settled = momentum.settle()
+        self.estimate = state.expected
         self.best_dual = max(self.best_dual, momentum.dual)
-        if settled and self._evaluation_is_due():
-            self._evaluate()
-            if self.solver.skip_small_violations:
-                self.threshold = SKIPPED_PART_OF_GAP * self.certificate.gap / self.oracle.C.sum()
+        if self._gap_seems_closed():
+            self._evaluate(self.candidates)
+        elif settled and self._evaluation_is_due():
+            # The candidate that was worse has another chance every fourth time.
+            self._evaluate(self.candidates if self.n_evaluations % 4 == 0 else self.candidates[:1])
+            self.n_evaluations += 1
+            if not self.is_done and self._newton_steps_are_due():
+                self._take_newton_steps()
+
+    def _gap_seems_closed(self) -> bool:
+        """Whether the losses of the last updates close the gap, if there were any to speak of."""
+        is_enough = self.stopping.is_enough(self.estimate, self.momentum.dual)
+        return is_enough and self._updates_suffice()
 
     def _evaluation_is_due(self) -> bool:
         """Whether an evaluation could close the gap: hardly, while the dual gains as much."""
         dual, before = self.best_dual, self.settled_dual
         self.settled_dual = dual
-        since = self.calls - self.calls_evaluated
-        n_samples = self.oracle.n_samples
         if dual - before > self.stopping.allowed_gap(dual):
-            return since > 0.5 * self.calls + 4.0 * n_samples
-        return since > 0.05 * self.calls + 0.6 * n_samples or math.isinf(self.primal)
+            since = self.calls - self.calls_evaluated
+            return since > 0.5 * self.calls + 4.0 * self.oracle.n_samples
+        return self._updates_suffice() or math.isinf(self.primal)
 
-    def _evaluate(self) -> None:
-        """Evaluate the candidates and keep the best; the one that was worse every fourth time."""
+    def _updates_suffice(self) -> bool:
+        """Whether an evaluation is cheap beside the updates since the last one."""
+        since = self.calls - self.calls_evaluated
+        return since > 0.05 * self.calls + 0.6 * self.oracle.n_samples
+
+    def _newton_steps_are_due(self) -> bool:
+        """Whether updates have taken more work than an interior-point solve would."""
+        if self.newton_steps_taken or len(self.history) < UPDATES_FIRST:
+            return False
+        rows, n_columns = self.features.measured[0], self.dual_state.shared.weights.shape[1]
+        entries = float(rows.starts[-1]) / self.oracle.n_samples
+        updates = self.calls * entries * n_columns + len(self.history) * ITERATION_COST
+        return updates > linear_work(self.features.of(self.oracle))
+
+    def _take_newton_steps(self) -> None:
+        """Solve the problem by an interior-point method: its Gram matrix must be badly scaled."""
+        problem = self.features.of(self.oracle)
+        self.newton_steps_taken = True
+        constraints = linear_constraints(problem)
+        found = interior_point(constraints, self.stopping.allowed_gap)
+        self.resume(problem.feasible(constraints.coefficients(found.alpha)))
+        best = self.best[:, : problem.n_outputs]
+        best[:] = constraints.table(found.weights)
+        if problem.origin is not None:
+            best += problem.origin
+        self.certificate = Certificate(self.dual_state.primal(self.best, self.threads), -math.inf)
+        self._evaluate(["weights"])
+
+    def _evaluate(self, candidates: list[str]) -> None:
+        """Evaluate candidates until one closes the gap; keep the best."""
         state = self.dual_state
         self.calls_evaluated = self.calls
         best_primal = self.certificate.primal
         primals = {}
-        for name in self.candidates if self.n_evaluations % 4 == 0 else self.candidates[:1]:
+        for name in candidates:
             candidate = getattr(state.shared, name)
             primals[name] = state.primal(candidate, self.threads)
             if primals[name] < best_primal:
                 best_primal = primals[name]
                 self.best[:] = candidate
+            if self.stopping.is_enough(best_primal, state.dual):
+                break
         if len(primals) == 2:
             self.candidates.sort(key=primals.__getitem__)
-        self.n_evaluations += 1
         self.evaluated = min(primals.values())
         self.is_new = True
         self.primal = best_primal
         self.certificate = Certificate(best_primal, state.dual)
         self.n_nonzero = int(np.count_nonzero(state.coef))
+        if self.solver.skip_small_violations:
+            self.threshold = SKIPPED_PART_OF_GAP * self.certificate.gap / self.oracle.C.sum()
 
     def _certified(self) -> Result:
         """The best weights, or zero, and a dual point, certified from the data alone."""
         problem, state = self.oracle, self.dual_state
         state.release()
         try:
-            weights = self.best[:, : problem.n_outputs]
+            weights = self.features.spread(self.best[:, : problem.n_outputs], problem)
             dual_coef = problem.feasible(state.dual_coef)
             certificate = certify(problem, weights, dual_coef)
             zero = problem.prior_weights()
@@ -281,7 +334,7 @@ class LinearRun(_ExplicitRun):
     def finish(self, status: Status) -> Result:
         if self.certified is None:
             self.momentum.settle(early=True)
-            self._evaluate()
+            self._evaluate(self.candidates)
             self.certified = self._certified()
         converged = self.certified.status is Status.CONVERGED
         return self.certified if converged else replace(self.certified, status=status)
@@ -304,10 +357,10 @@ class ClassesRun(_ExplicitRun):
     ) -> None:
         super().__init__(solver, problem, stopping, threads, seed)
         self.n_parts = len(problem.parts)
-        self.measured = measured_rows(problem.parts[0].X, problem.parts[0].bias)
+        self.features = UsedFeatures(problem.parts[0])
         self.results: dict[int, Result] = {}
         self.running: dict[Future[Result], int] = {}
-        self.at_zero = [_at_zero(part) for part in problem.parts]
+        self.at_zero = [part.primal(np.zeros(part.weights_shape)) for part in problem.parts]
         self.starts: Floats | None = None
         self.pool = ThreadPoolExecutor(min(threads.n_threads, self.n_parts))
 
@@ -394,7 +447,7 @@ class ClassesRun(_ExplicitRun):
         with Threads(1) as thread:
             problem, seed = self.oracle.parts[m], self.seed + m
             start = None if self.starts is None else self.starts[:, [m]]
-            run = LinearRun(self.solver, problem, stopping, thread, seed, self.measured, start)
+            run = LinearRun(self.solver, problem, stopping, thread, seed, self.features, start)
             try:
                 status = run_loop(self.solver, run)
             except KeyboardInterrupt:
@@ -431,9 +484,3 @@ class ClassesRun(_ExplicitRun):
         )
         iterations = max(part.iterations for part in parts)
         return Result(self.answer(), self.point(), certificate, status, iterations, self.history)
-
-
-def _at_zero(part: LinearProblem) -> float:
-    nothing = np.zeros((part.n_samples, part.n_outputs))
-    losses = part.losses(nothing, slice(None))
-    return part.penalty(np.zeros(part.weights_shape)) + float(part.C @ losses)

@@ -24,6 +24,7 @@ from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, Result, Status
 from maxmargin.core.state import Stateful
+from maxmargin.dual.interior_point import ITERATION_COST
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.loop import (
@@ -52,6 +53,10 @@ RESUMED = 1e-6
 
 ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
+
+STALLED_FOR, HARDLY_BEGUN = 21, 0.3
+"""Iterations in which the gap is not halved before Newton steps are thought of; a third of them at
+a relative gap above this."""
 
 FIRST_WORK, MOST_WORK = 2e5, 1e7
 """Multiplications of oracle calls at the same weights: few at first, when weights change quickly
@@ -265,7 +270,9 @@ class TrackedRun(Run):
 class BlockRun(TrackedRun):
     """A run with a working set of cutting planes for each example."""
 
-    state_names = (*TrackedRun.state_names, "working_set", "gap")
+    state_names = (
+        *TrackedRun.state_names, "working_set", "gap", "work", "dual_before", "pay", "newton_pays",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -278,9 +285,15 @@ class BlockRun(TrackedRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed, averaging)
         self.fixed_batch_size = batch_size
-        self.working_set = WorkingSet(oracle.C, oracle.n_features)
+        self.working_set = WorkingSet(oracle.C, oracle.n_features, oracle.expander)
         self.gap = math.inf
         """Gap that the oracle calls of the last iteration found."""
+        self.work = self.dual_before = 0.0
+        """Multiplications since the last Newton steps, about, and the dual value after these."""
+        self.pay = 0.0
+        """Gain of the dual for each multiplication of oracle calls and updates."""
+        self.newton_pays = False
+        """Whether the last Newton steps gained more than that, or the next ones may."""
 
     @property
     def dual(self) -> float:
@@ -333,12 +346,16 @@ class BlockRun(TrackedRun):
         """Estimate the hinges from a duality gap that oracle calls found."""
         self.estimate = self.dual + gap - self.half_square
 
-    def infer_at(self, weights: Floats) -> Hinges:
-        """Sum of C times hinge at fixed weights, infinite if time ran out; keeps the cuts."""
+    def infer_at(self, weights: Floats, kept_at: Floats | None = None) -> Hinges:
+        """Sum of C times hinge at fixed weights, infinite if time ran out.
+
+        Keeps the cuts that violate the most at the present weights, or at `kept_at`.
+        """
+        kept_at = self.weights if kept_at is None else kept_at
         total = Hinges(0.0, 0.0)
         for examples, cuts in self._found(self.everything, weights):
             total += self.oracle.hinges(cuts, weights, examples)
-            self.working_set.update(examples, self.weights, ADD_ONLY, cuts)
+            self.working_set.update(examples, kept_at, ADD_ONLY, cuts)
             if self.stopping.out_of_time:
                 return Hinges(math.inf, math.inf)
         self.passes += 1
@@ -351,12 +368,15 @@ class BlockRun(TrackedRun):
             examples = order[start : start + size]
             cuts = self.oracle.separate(weights, examples, self.threads)
             self.calls += len(examples)
+            each = self.oracle.oracle_work
+            self.work += len(examples) * (ITERATION_COST if each is None else each)
             yield examples, cuts
 
     def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
         """Sweep the working set of the examples `order`."""
         self.hits += len(order)
         update = self.working_set.update(order, self.weights, rule)
+        self.work += update.work + ITERATION_COST
         self.snapshot()
         return update
 
@@ -381,6 +401,44 @@ class BlockRun(TrackedRun):
             if self.is_done:
                 break
         self.passes_evaluated = self.passes
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether some iterations, few if hardly anything is reached, have not halved the gap."""
+        if not self.history:
+            return False
+        now = self.history[-1].objective_gap
+        window = STALLED_FOR if now < HARDLY_BEGUN else STALLED_FOR // 3
+        return len(self.history) > window and now > 0.5 * self.history[-1 - window].objective_gap
+
+    @property
+    def newton_steps_are_due(self) -> bool:
+        """Whether updates have stalled, and taken as much work, or Newton steps gain more by it."""
+        if not (self.newton_pays or self.has_stalled) or self.stopping.out_of_time:
+            return False
+        newton_work = self.working_set.newton_work
+        return (self.newton_pays and newton_work < math.inf) or self.work > newton_work
+
+    def take_newton_steps(self) -> None:
+        """Solve the dual over the working set, and find the cutting planes that it lacks."""
+        self.settle()
+        if self.work > 0.0:
+            self.pay = max(self.dual - self.dual_before, 0.0) / self.work
+        before, self.work = self.dual, self.working_set.newton_work
+        n_cuts = self.working_set.n_cuts
+        self.detach_best()
+        found = self.working_set.solve(self.weights, self.stopping.allowed_gap)
+        self.best_dual = max(self.best_dual, self.dual)
+        self.offer(found, self.infer_at(found, kept_at=found), ends_iteration=True)
+        if not self.is_done:
+            self.infer_at(self.weights)  # other cutting planes, for as much again
+        self.passes_evaluated = self.passes
+        # New cutting planes gain only when the working set is solved again.
+        goes_on = self.newton_pays and self.working_set.n_cuts > n_cuts
+        self.newton_pays = goes_on or self.dual - before > self.pay * self.work
+        self.work, self.dual_before = 0.0, self.dual
+        if self.momentum is not None:
+            self.momentum.restart()
 
     def extrapolate(self, momentum: float) -> None:
         self.working_set.extrapolate(momentum, self.weights)
