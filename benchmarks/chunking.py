@@ -38,7 +38,6 @@ from benchmarks.tagger_peers import (
     missing,
     train,
 )
-from maxmargin.report.answers import chunk_scores
 
 Found = dict[str, Any]
 """What came out of a training, with the seconds of all its repetitions."""
@@ -62,6 +61,8 @@ PROMISED = (LBFGS, PERCEPTRON)
 
 def f1(truths: Labels, guesses: Labels) -> float:
     """Harmonic mean of precision and recall of the chunks."""
+    from maxmargin.report.answers import chunk_scores  # not above, for the sake of peers' memory
+
     return chunk_scores(truths, guesses)[-1].f1
 
 

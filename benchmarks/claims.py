@@ -71,11 +71,11 @@ SECTIONS = (
         ("accuracy", "formulations", "sequential_dual", "heuristics"),
         "*A sequential dual method for large scale multi-class linear SVMs.*",
     ),
-    Section("Limits", ("limits", "regressions")),
+    Section("Limits", ("limits", "hard", "regressions")),
     Section("Scaling", ("scaling",)),
     Section("Memory and size", ("memory", "out_of_core", "libsvm_reading", "model_files")),
     Section("Clusters", ("cluster", "cluster_model")),
-    Section("Use", ("startup", "latency", "time_left")),
+    Section("Use", ("startup", "short_fits", "latency", "time_left")),
 )
 
 HEADLINES = (

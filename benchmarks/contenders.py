@@ -23,7 +23,9 @@ SGD, AVERAGED = "SGDClassifier", "SGDClassifier, averaged"
 WABBIT, COSTS = "Vowpal Wabbit", "Vowpal Wabbit, csoaa"
 
 OUR_TOLERANCES = (0.1, 0.05, 0.03, 0.02, 0.01, 5e-3, 3e-3, 2e-3, 1e-3, 5e-4, 3e-4, 1e-4, 1e-5)
-PEER_TOLERANCES = (10.0, 3.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01, 3e-3, 1e-3)
+PEER_TOLERANCES = (
+    10.0, 3.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01, 3e-3, 1e-3, 3e-4, 1e-4
+)  # fmt: skip
 PASSES = (1, 5, 20, 50)
 MOST_ITERATIONS = 100_000
 

@@ -20,8 +20,9 @@ import scipy.sparse as sp
 
 from benchmarks.common import parser, run, say, timed
 from benchmarks.reporting import Bars, Quote, Report, Row
-from maxmargin.structures.ranking.estimator import Ranker, query_rows
+from maxmargin.structures.ranking.estimator import Ranker
 from maxmargin.structures.ranking.formats import read_letor
+from maxmargin.structures.ranking.predictor import query_rows
 from maxmargin.structures.ranking.problem import average_precision, ndcg
 
 N_FEATURES = 45

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.common import Floats, best, clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Quote, Report, Row
-from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
+from maxmargin.structures.constituency.estimator import GrammarParser
 from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import (
     PUNCTUATION,
@@ -33,6 +33,7 @@ from maxmargin.structures.constituency.grammar import (
     bracket_scores,
     brackets,
 )
+from maxmargin.structures.constituency.predictor import UnparsedWarning
 
 LENGTHS = ("15", "40")
 TITLE = "at most {} words"
