@@ -7,6 +7,7 @@ import pytest
 import referee
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
 import maxmargin as mm
 from maxmargin.core.cuts import Cuts
@@ -245,3 +246,22 @@ def test_newton_steps_of_chains_go_on_after_a_checkpoint(tmp_path):
     again = mm.SequenceTagger(C=1e5, checkpoint=checkpoint).fit(X, y)
     assert len(whole.history_) > 10
     np.testing.assert_array_equal(again.coef_, whole.coef_)
+
+
+def blas_threads():
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_while_it_solves():
+    X, y, _ = badly_scaled(0)
+    inside = []
+
+    def watch(primal):
+        inside.append(blas_threads())
+        return nearly(primal)
+
+    before = blas_threads()
+    interior_point(linear_constraints(class_problem(CrammerSinger, X, y, 1.0)), watch)
+    assert inside
+    assert all(threads == {1} for threads in inside)
+    assert blas_threads() == before

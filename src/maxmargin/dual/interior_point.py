@@ -314,8 +314,17 @@ def _factor(normal: Floats) -> tuple[Floats, bool]:
 def interior_point(constraints: Constraints, allowed_gap: Callable[[float], float]) -> Point:
     """Solve a problem to a part of the gap allowed for its objective, or as far as rounding allows.
 
-    Every group must have a C above zero.
+    Every group must have a C above zero. BLAS gets one thread: the matrices are small, and on a busy
+    machine waiting for a second core would take ten times as long as the products.
     """
+    from threadpoolctl import threadpool_limits  # not above: machine code is built without it
+
+    with threadpool_limits(1, user_api="blas"):
+        return _follow_central_path(constraints, allowed_gap)
+
+
+def _follow_central_path(constraints: Constraints, allowed_gap: Callable[[float], float]) -> Point:
+    """Mehrotra's predictor and corrector steps from a point in the middle."""
     C, groups = constraints.C, constraints.groups
     # A dual point in the middle, scaled along its ray, and slacks that are all positive.
     alpha = (C / (np.bincount(groups, minlength=len(C)) + 1.0))[groups]

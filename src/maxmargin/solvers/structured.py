@@ -429,9 +429,11 @@ class BlockRun(TrackedRun):
         self.detach_best()
         found = self.working_set.solve(self.weights, self.stopping.allowed_gap)
         self.best_dual = max(self.best_dual, self.dual)
+        # Half way to the best weights cutting planes are deeper (Ben-Ameur and Neto, 2007).
+        between = self.weights if self.best is None else 0.5 * (self.best + found)
         self.offer(found, self.infer_at(found, kept_at=found), ends_iteration=True)
         if not self.is_done:
-            self.infer_at(self.weights)  # other cutting planes, for as much again
+            self.offer(between, self.infer_at(between, kept_at=between))
         self.passes_evaluated = self.passes
         # New cutting planes gain only when the working set is solved again.
         goes_on = self.newton_pays and self.working_set.n_cuts > n_cuts
