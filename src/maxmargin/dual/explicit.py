@@ -377,7 +377,7 @@ class LinearDual(Stateful, ABC):
         self.shared.clip()
 
     def leave_zero(self) -> None:
-        """Step from zero to a better point for less than a pass, if this kind of problem has one."""
+        """Step from zero to a better point, if one is known that takes less than a pass."""
 
     def revert(self) -> None:
         """Return to where the last `extrapolate` started."""
