@@ -67,6 +67,8 @@ class Cuts(NamedTuple):
 
     def slopes(self, weights: Floats) -> Floats:
         """``loss - <w, psi>`` of each cut."""
+        if len(self.losses) == 1:  # for which a matrix takes longer than an inference
+            return self.losses - self.values @ weights[self.columns]
         return np.asarray(self.losses - self.matrix(len(weights)) @ weights)
 
     def add_to(self, weights: Floats, coef: Floats, first: int = 0) -> None:

@@ -47,6 +47,8 @@ class PythonOracle(Oracle):
         self.exact = is_exact(problem)
         self.by_slack = rescaling == "slack"
         self.method = "slack_rescaled_inference" if self.by_slack else "loss_augmented_inference"
+        self._in_batches = isinstance(problem, InfersBatches) and not self.by_slack
+        """Whether the problem has inference for many examples at once."""
         self._true_rows: dict[int, _SparseRow] = {}
         self.known: dict[int, dict[Any, Candidate]] = {}
         self.first = 0
@@ -111,11 +113,6 @@ class PythonOracle(Oracle):
     def _name(self) -> str:
         return type(self.problem).__name__
 
-    @property
-    def _in_batches(self) -> bool:
-        """Whether the problem has inference for many examples at once."""
-        return isinstance(self.problem, InfersBatches) and not self.by_slack
-
     def _inferred(self, i: int, weights: Floats) -> Any:
         try:
             return self._call(self.method, i, self.X[i], self.Y[i], weights)
@@ -151,10 +148,17 @@ class PythonOracle(Oracle):
         """Joint features of example `i` with its true output less those with `y`."""
         columns, values = self._of_y_true(i)
         other_columns, other_values = self._feature(i, y)
-        touched, at = np.unique(np.r_[columns, other_columns], return_inverse=True)
-        difference = np.bincount(at, weights=np.r_[values, -other_values])
-        kept = np.flatnonzero(difference)
-        return touched[kept], np.asarray(difference[kept], dtype=np.float64)
+        if not len(columns) + len(other_columns):
+            return columns, values
+        touched = np.concatenate([columns, other_columns])
+        order = touched.argsort(kind="stable")
+        touched = touched[order]
+        is_new = np.ones(len(touched), dtype=bool)
+        np.not_equal(touched[1:], touched[:-1], out=is_new[1:])
+        at = is_new.nonzero()[0]
+        difference = np.add.reduceat(np.concatenate([values, -other_values])[order], at)
+        kept = difference != 0.0
+        return touched[at[kept]], difference[kept]
 
     def _of_y_true(self, i: int) -> _SparseRow:
         if i not in self._true_rows:

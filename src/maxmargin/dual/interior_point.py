@@ -34,6 +34,10 @@ USUAL_ITERATIONS = 30
 ITERATION_COST = 2e5
 """Multiplications that take as long as what an iteration does in Python, about."""
 
+STEP_COST, ENTRY_COST, PRODUCT_COST = 1.5 * ITERATION_COST, 16.0, 0.02
+"""Of a Newton step, in such multiplications: of itself, of each entry of the rows, and of each
+multiplication in products of matrices, where BLAS makes many at a time."""
+
 PART_OF_GAP = 0.01
 """Part of the allowed gap that a solve leaves."""
 
@@ -92,6 +96,9 @@ class DenseConstraints(Constraints):
     def __init__(self, rows: Floats, margins: Floats, groups: Groups, C: Floats) -> None:
         super().__init__(margins, groups, C, rows.shape[1])
         self.rows = rows
+        self.starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        self.places = np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(rows)))
+        self.half = np.empty_like(rows)  # a new one in every step would take longer than the sums
 
     def scores(self, weights: Floats) -> Floats:
         return np.asarray(self.rows @ weights)
@@ -101,15 +108,16 @@ class DenseConstraints(Constraints):
 
     def normal(self, factors: Floats, spare: Floats) -> Floats:
         # D - D e e' D / h = (sqrt(D) - c u u' sqrt(D))' (the same), u the unit vector of sqrt(D) e.
-        starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
-        own, sums = spare[self.groups[starts]], np.add.reduceat(factors, starts)
-        part = np.zeros(len(self.C))
-        part[self.groups[starts]] = (1.0 - np.sqrt(own / (sums + own))) / sums
-        scaled = factors[:, None] * self.rows
-        mean = np.zeros((len(self.C), self.n_weights))
-        mean[self.groups[starts]] = np.add.reduceat(scaled, starts)
-        roots = np.sqrt(factors)[:, None]
-        half = roots * (self.rows - (part[:, None] * mean)[self.groups])
+        own, sums = spare[self.groups[self.starts]], np.add.reduceat(factors, self.starts)
+        part = (1.0 - np.sqrt(own / (sums + own))) / sums
+        ends = np.append(self.starts, len(factors))
+        of_group = sp.csr_array(
+            (part[self.places] * factors, np.arange(len(factors)), ends),
+            shape=(len(self.starts), len(factors)),
+        )
+        half = np.take(of_group @ self.rows, self.places, axis=0, out=self.half, mode="clip")
+        np.subtract(self.rows, half, out=half)
+        half *= np.sqrt(factors)[:, None]
         return np.asarray(half.T @ half)
 
 
@@ -199,7 +207,8 @@ def newton_work(n_rows: int, n_weights: int) -> float:
     """Multiplications of an interior-point solve, about; infinite if it would take much memory."""
     if n_weights * max(n_rows, n_weights) > MOST_ENTRIES:
         return math.inf
-    step = ITERATION_COST + (n_rows + n_weights / 3.0) * float(n_weights**2)
+    products = (n_rows + n_weights / 3.0) * float(n_weights**2)
+    step = STEP_COST + ENTRY_COST * n_rows * n_weights + PRODUCT_COST * products
     return USUAL_ITERATIONS * step
 
 

@@ -11,7 +11,6 @@ for, of the other cuts the outputs alone: two bytes a label, not hundreds of ent
 are made again when their examples are updated, in a window at the end of the arena.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -307,8 +306,6 @@ class WorkingSet(Stateful):
     @property
     def newton_work(self) -> float:
         """Multiplications of `solve`, about; infinite if it would take much memory."""
-        if self._packed is not None:
-            return math.inf
         return newton_work(self.n_cuts, self.n_features)
 
     def solve(self, weights: Floats, allowed_gap: Callable[[float], float]) -> Floats:
@@ -317,17 +314,13 @@ class WorkingSet(Stateful):
         `weights` become those of the dual point, which has to be better. Returns those of the
         primal, which near the end are better than these.
         """
-        table = self._table
-        examples, numbers = listed(table)
-        may_move = table.totals[examples] > 0.0
-        examples, numbers = examples[may_move], numbers[may_move]
-        lengths = table.length[numbers].astype(np.int64)
-        places = np.repeat(np.arange(len(numbers)), lengths)
-        within = np.arange(len(places)) - (np.cumsum(lengths) - lengths)[places]
-        entries = table.start[numbers][places] + within
+        owners = np.flatnonzero((self.totals > 0.0) & (self._table.size > 0))
+        groups, numbers = listed(self._table, owners)
         rows = np.zeros((len(numbers), self.n_features))
-        np.add.at(rows, (places, table.columns[entries]), table.values[entries])
-        owners, groups = np.unique(examples, return_inverse=True)
+        for part in self._windows(owners):
+            inside = slice(*np.searchsorted(groups, [part.start, part.stop]))
+            self._add_entries(numbers[inside], rows[inside])
+        table = self._table
         constraints = DenseConstraints(rows, table.loss[numbers], groups, table.totals[owners])
         point = interior_point(constraints, allowed_gap)
         alpha = np.maximum(point.alpha, 0.0)
@@ -341,6 +334,14 @@ class WorkingSet(Stateful):
             weights[:] = found
             self._moved(linear - self.linear, weights)
         return point.weights
+
+    def _add_entries(self, numbers: NDArray[np.int32], rows: Floats) -> None:
+        """Add each of the cuts `numbers`, whose entries are in the arena, to a row."""
+        table = self._table
+        lengths = table.length[numbers].astype(np.int64)
+        places = np.repeat(np.arange(len(numbers)), lengths)
+        entries = np.arange(len(places)) + (table.start[numbers] - starts_of(lengths)[:-1])[places]
+        np.add.at(rows, (places, table.columns[entries]), table.values[entries])
 
     def keep_latest(self, limit: int) -> None:
         """Drop all but the `limit` cuts of each example used last, and those with a coefficient."""

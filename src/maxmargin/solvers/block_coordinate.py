@@ -75,7 +75,7 @@ class Auto(StructuredSolver):
 
     def iterate(self, run: BlockRun) -> None:
         assert run.momentum is not None
-        if run.newton_steps_are_due:
+        if run.newton_steps_are_due():
             run.take_newton_steps()
             return
         self.improve(run, run.momentum, run.shuffled)

@@ -24,7 +24,7 @@ from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, Result, Status
 from maxmargin.core.state import Stateful
-from maxmargin.dual.interior_point import ITERATION_COST
+from maxmargin.dual.interior_point import ITERATION_COST, PART_OF_GAP
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.loop import (
@@ -54,9 +54,8 @@ RESUMED = 1e-6
 ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
 
-STALLED_FOR, HARDLY_BEGUN = 21, 0.3
-"""Iterations in which the gap is not halved before Newton steps are thought of; a third of them at
-a relative gap above this."""
+NEWTON_PART_OF_GAP = 0.1
+"""Part of the gap, or of the objective over the working set, that a solve of that leaves."""
 
 FIRST_WORK, MOST_WORK = 2e5, 1e7
 """Multiplications of oracle calls at the same weights: few at first, when weights change quickly
@@ -272,6 +271,7 @@ class BlockRun(TrackedRun):
 
     state_names = (
         *TrackedRun.state_names, "working_set", "gap", "work", "dual_before", "pay", "newton_pays",
+        "halved_gap", "work_to_halve",
     )  # fmt: skip
 
     def __init__(
@@ -294,6 +294,8 @@ class BlockRun(TrackedRun):
         """Gain of the dual for each multiplication of oracle calls and updates."""
         self.newton_pays = False
         """Whether the last Newton steps gained more than that, or the next ones may."""
+        self.halved_gap, self.work_to_halve = math.inf, 0.0
+        """Gap when it was last found to be halved, and `work` then."""
 
     @property
     def dual(self) -> float:
@@ -402,22 +404,15 @@ class BlockRun(TrackedRun):
                 break
         self.passes_evaluated = self.passes
 
-    @property
-    def has_stalled(self) -> bool:
-        """Whether some iterations, few if hardly anything is reached, have not halved the gap."""
-        if not self.history:
-            return False
-        now = self.history[-1].objective_gap
-        window = STALLED_FOR if now < HARDLY_BEGUN else STALLED_FOR // 3
-        return len(self.history) > window and now > 0.5 * self.history[-1 - window].objective_gap
-
-    @property
     def newton_steps_are_due(self) -> bool:
-        """Whether updates have stalled, and taken as much work, or Newton steps gain more by it."""
-        if not (self.newton_pays or self.has_stalled) or self.stopping.out_of_time:
-            return False
+        """Whether as much work has not halved the gap, or Newton steps gain more by it."""
         newton_work = self.working_set.newton_work
-        return (self.newton_pays and newton_work < math.inf) or self.work > newton_work
+        if newton_work == math.inf or self.stopping.out_of_time:
+            return False
+        gap = self.history[-1].objective_gap if self.history else math.inf
+        if gap <= 0.5 * self.halved_gap:
+            self.halved_gap, self.work_to_halve = gap, self.work
+        return self.newton_pays or self.work - self.work_to_halve > newton_work
 
     def take_newton_steps(self) -> None:
         """Solve the dual over the working set, and find the cutting planes that it lacks."""
@@ -427,7 +422,7 @@ class BlockRun(TrackedRun):
         before, self.work = self.dual, self.working_set.newton_work
         n_cuts = self.working_set.n_cuts
         self.detach_best()
-        found = self.working_set.solve(self.weights, self.stopping.allowed_gap)
+        found = self.working_set.solve(self.weights, self._allowed_within_working_set)
         self.best_dual = max(self.best_dual, self.dual)
         # Half way to the best weights cutting planes are deeper (Ben-Ameur and Neto, 2007).
         between = self.weights if self.best is None else 0.5 * (self.best + found)
@@ -438,9 +433,14 @@ class BlockRun(TrackedRun):
         # New cutting planes gain only when the working set is solved again.
         goes_on = self.newton_pays and self.working_set.n_cuts > n_cuts
         self.newton_pays = goes_on or self.dual - before > self.pay * self.work
-        self.work, self.dual_before = 0.0, self.dual
+        self.work, self.work_to_halve, self.dual_before = 0.0, 0.0, self.dual
         if self.momentum is not None:
             self.momentum.restart()
+
+    def _allowed_within_working_set(self, primal: float) -> float:
+        """Gap allowed to a solve over the working set: what is missing in that counts for more."""
+        gap = NEWTON_PART_OF_GAP / PART_OF_GAP * min(self.primal - self.dual, primal)
+        return max(self.stopping.allowed_gap(primal), gap)
 
     def extrapolate(self, momentum: float) -> None:
         self.working_set.extrapolate(momentum, self.weights)
