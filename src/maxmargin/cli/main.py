@@ -385,7 +385,7 @@ def convert(data: str, folder: Path, quiet: bool) -> None:
 @as_json
 def inspect(file: str, encoding: str | None, as_json: bool) -> None:
     """Describe a model file or a data file."""
-    from maxmargin.cli.commands import inspect_file
+    from maxmargin.cli.inspection import inspect_file
 
     facts = inspect_file(file, encoding, _speaker(as_json))
     _print_json(facts, as_json)
