@@ -21,6 +21,7 @@ from maxmargin.dual.sweeps import (
     DUE,
     MulticlassRows,
     ScalarRows,
+    add_sides,
     add_snapshot,
     extrapolate_multiclass,
     extrapolate_scalar,
@@ -277,7 +278,8 @@ class LinearDual(Stateful, ABC):
 
     def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`."""
-        cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
+        n, parts = self.problem.n_samples, threads.n_threads
+        cuts = [n * t // parts for t in range(parts + 1)]
 
         def total_loss(ends: tuple[int, int]) -> float:
             return float(self.routines.total_loss(self.data, *ends, weights, self._scratch()))
@@ -374,6 +376,9 @@ class LinearDual(Stateful, ABC):
         )  # fmt: skip
         self.shared.clip()
 
+    def leave_zero(self) -> None:
+        """Step from zero to a better point, if one is known that takes less than a pass."""
+
     def revert(self) -> None:
         """Return to where the last `extrapolate` started."""
         self.coef[:] = self.previous
@@ -445,8 +450,52 @@ class ScalarDual(LinearDual):
         best = np.where(target > p.epsilon, p.upper[empty], 0.0)
         self.coef[empty, 0] = np.where(target < -p.epsilon, p.lower[empty], best)
 
+    def leave_zero(self) -> None:
+        """Step towards the bounds of each side's examples, as far as is best for the two sides.
+
+        Where C is small nearly all coefficients end at their bounds, and this is nearly all there
+        is to do; elsewhere it saves a pass.
+        """
+        p, shared = self.problem, self.shared
+        if p.nonnegative or p.origin is not None:
+            return
+        bound = np.where(p.target > 0.0, p.upper, p.lower)
+        settled = self.coef[:, 0] != 0.0  # rows without features
+        bound[settled] = 0.0
+        sums = np.zeros((2, len(shared.unclipped)))
+        add_sides(self.data.rows, bound, sums)
+        gains = p.target * bound - p.epsilon * np.abs(bound)
+        is_above = bound > 0.0
+        linear = np.array([gains[is_above].sum(), gains[~is_above].sum()])
+        steps = _best_of_unit_square(linear, sums @ sums.T)
+        self.coef[:, 0] += bound * np.where(is_above, *steps)
+        shared.unclipped[:, 0] = steps @ sums
+        self.linear = self._linear()
+        self.restart()
+
     def _linear_after(self, change: float, step: float) -> float:
         return self._linear()  # epsilon * |coef| is not linear in the step
+
+
+def _best_of_unit_square(linear: Floats, gram: Floats) -> Floats:
+    """The maximiser of ``linear . z - 1/2 z' gram z`` over z in [0, 1]^2."""
+
+    def along(j: int, other: float) -> float:
+        slope = linear[j] - gram[0, 1] * other
+        if slope <= 0.0:
+            return 0.0
+        return float(min(1.0, slope / gram[j, j])) if gram[j, j] > 0.0 else 1.0
+
+    edges = [(along(0, end), end) for end in (0.0, 1.0)]
+    edges += [(end, along(1, end)) for end in (0.0, 1.0)]
+    determinant = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
+    if determinant > 0.0:
+        inside = (gram[[1, 0], [1, 0]] * linear - gram[0, 1] * linear[::-1]) / determinant
+        if 0.0 <= inside.min() <= inside.max() <= 1.0:
+            edges.append(tuple(inside))
+    points = np.array(edges)
+    values = points @ linear - 0.5 * ((points @ gram) * points).sum(axis=1)
+    return points[values.argmax()]  # type: ignore[no-any-return]
 
 
 def make_dual(

@@ -314,8 +314,8 @@ def _factor(normal: Floats) -> tuple[Floats, bool]:
 def interior_point(constraints: Constraints, allowed_gap: Callable[[float], float]) -> Point:
     """Solve a problem to a part of the gap allowed for its objective, or as far as rounding allows.
 
-    Every group must have a C above zero. BLAS gets one thread: the matrices are small, and on a busy
-    machine waiting for a second core would take ten times as long as the products.
+    Every group must have a C above zero. BLAS gets one thread: the matrices are small, and on a
+    busy machine waiting for a second core would take ten times as long as the products.
     """
     from threadpoolctl import threadpool_limits  # not above: machine code is built without it
 

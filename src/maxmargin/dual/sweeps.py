@@ -367,6 +367,14 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
 
 
 @compiled
+def add_sides(rows, coef, sums):  # type: ignore[no-untyped-def]
+    """Add ``coef_i x_i`` to ``sums[0]`` where the coefficient is positive, else to ``sums[1]``."""
+    for i in range(len(coef)):
+        if coef[i] != 0.0:
+            add_row(rows, i, coef[i], sums[0 if coef[i] > 0.0 else 1])
+
+
+@compiled
 def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 

@@ -169,6 +169,8 @@ class LinearRun(_ExplicitRun):
         features, problem = self.features, self.features.of(self.oracle)
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
         self.dual_state = make_dual(problem, features.measured, start, longest_wait, self.seed)
+        if start is None:
+            self.dual_state.leave_zero()
         self.best = self.dual_state.shared.weights.copy()
         self.best_dual = self.dual_state.dual
         self.certificate = Certificate(math.inf, self.best_dual)
