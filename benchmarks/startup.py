@@ -7,8 +7,9 @@ scikit-learn's LinearSVC in turns with ours; in the first, numba must compile no
 half a second between the first and a later one, 1.25 times LinearSVC's process, a wheel below 15 MB
 that is built within 4 minutes. Beside it, without a bar, a process that has to compile. Commands
 that do not train are timed in turns with ``import numpy, numba``: `maxmargin predict` with a small
-model may take twice as long as that. Our modules are there as bytecode, as pip installs them and as
-those of the peers are. With `--quick` no wheel is built, and machine code is found where it is kept.
+model may take twice as long as that. Our modules are there as bytecode, as pip installs them and
+as those of the peers are. With `--quick` no wheel is built, and machine code is found where it is
+kept.
 """
 
 import argparse
