@@ -210,6 +210,8 @@ class LoadedLibrary(JITCodeLibrary):  # type: ignore[misc]
     Numba parses it at once, which takes as long as all else of loading a routine.
     """
 
+    _shared_module: Any
+
     def __init__(self, codegen: Any, name: str, machine_code: bytes, bitcode: bytes) -> None:
         super().__init__(codegen, name)
         self._bitcode = bitcode
