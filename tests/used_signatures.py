@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from click.testing import CliRunner
 from every_estimator import CASES, Case
 from kinds_of_files import FILES
 from numba.core.dispatcher import Dispatcher
 from recorded_fits import fits
-from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli.main import app

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from click.testing import CliRunner
 from sklearn.datasets import dump_svmlight_file, load_diabetes, load_digits, load_iris
-from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli.main import app

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from kinds_of_files import FILES
-from typer.testing import CliRunner
 
 from maxmargin.cli.main import app
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from matplotlib.figure import Figure
 from sklearn.datasets import dump_svmlight_file, load_iris
-from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli import files

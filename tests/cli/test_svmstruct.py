@@ -5,8 +5,8 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn.datasets import dump_svmlight_file, load_digits, load_iris
-from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli.main import app

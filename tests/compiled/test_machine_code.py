@@ -117,6 +117,26 @@ def test_each_signature_has_a_file_of_its_own(tmp_path, folder):
     assert hits(third) == 4
 
 
+def library_of(routine):
+    (result,) = routine.overloads.values()
+    return result.library
+
+
+def test_bitcode_is_parsed_where_another_routine_is_compiled_with_it(tmp_path):
+    call_all(fresh_routine(tmp_path), KINDS[:1])
+    again = fresh_routine(tmp_path)
+    call_all(again, KINDS[:1])
+    assert hits(again) == 1
+    assert library_of(again)._shared_module is None
+    changed = fresh_routine(tmp_path, "START = 0.0", "START = 100.0")
+    half = changed.py_func.__globals__["half"]
+    assert changed(np.arange(1.0, 5.0), 2) == 130.0
+    assert (hits(changed), hits(half)) == (0, 1)
+    assert isinstance(library_of(half), machine_code.LoadedLibrary)
+    assert library_of(half)._shared_module is not None
+    assert half(3.0) == 1.5
+
+
 def test_code_of_another_signature_is_never_run(tmp_path, folder):
     call_all(fresh_routine(tmp_path))
     one, other = files(folder)[:2]

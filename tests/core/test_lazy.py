@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,20 @@ def test_stubs_are_the_public_names(package):
 def test_unknown_names_are_errors():
     with pytest.raises(AttributeError, match="module 'maxmargin' has no attribute 'nothing'"):
         _ = maxmargin.nothing
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_garbage_collection_is_as_it_was_after_an_import(was_enabled):
+    program = (
+        "import gc, sys, maxmargin as mm\n"
+        f"if not {was_enabled}: gc.disable()\n"
+        "seen = []\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        seen.append(gc.isenabled())\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "mm.ModelFileError\n"
+        "print(any(seen), gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", str(was_enabled)], done.stderr

@@ -130,6 +130,54 @@ def test_commands_that_do_not_train_do_not_need_it(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+READERS = {
+    "letor": {"ranking.formats"},
+    "svm-hmm": {"chain.formats"},
+    "columns": {"chain.formats", "chain.templates"},
+    "penn": {"constituency.formats"},
+    "conllu": {"dependency.formats"},
+}
+"""Modules of the structures that read files, by format; LIBSVM's need none of them."""
+
+IMPORTED = """
+import json, sys
+from maxmargin.cli.main import app
+
+app(sys.argv[1:], standalone_mode=False)
+print(json.dumps([name for name in sys.modules if "." in name]))
+"""
+
+
+def imported(*command):
+    """Modules that a command imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *command], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_command_imports_the_reader_that_it_uses(kind, tmp_path):
+    from maxmargin.cli.main import app
+
+    data, model = str(tmp_path / "data"), str(tmp_path / "model.mm")
+    Path(data).write_text(FILES[kind])
+    format, task = kind.rstrip(")").split(" (")
+    options = ["-q", "--task", task, "--format", format, "--max-iter", "1"]
+    app(["train", data, "-o", model, *options], standalone_mode=False)
+    known = {f"maxmargin.structures.{one}" for some in READERS.values() for one in some}
+    used = {f"maxmargin.structures.{one}" for one in READERS.get(format, ())}
+    assert imported("predict", model, data) & known == used
+    assert imported("inspect", data) & known == used
+
+
+def test_a_model_is_described_without_readers_and_numba(tmp_path):
+    _, path = saved("LinearClassifier", tmp_path)
+    found = imported("inspect", str(path))
+    assert "maxmargin.io.models" in found
+    assert not any(name.startswith(("numba.", "maxmargin.compiled.")) for name in found)
+
+
 def test_rows_come_as_arrays_lists_and_sparse_matrices(tmp_path):
     case, path = saved("LinearClassifier", tmp_path)
     predictor = mm.load_predictor(path)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel_oracle import Multiclass
-from maxmargin.data.formats import open_examples
+from maxmargin.data.opening import open_examples
 from maxmargin.report.page import certified
 from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.constituency.formats import read_trees

@@ -1,4 +1,4 @@
-"""Commands that use a model: predict, evaluate, report, inspect."""
+"""Commands that use a model: predict, evaluate, report."""
 
 import sys
 from collections.abc import Callable
@@ -10,27 +10,14 @@ from maxmargin.cli.files import (
     Model,
     UsageError,
     check_place,
-    choose_task,
     load_model,
     read_for,
 )
-from maxmargin.cli.main import Reading
 from maxmargin.cli.task import Data
 from maxmargin.data.files import STANDARD_INPUT, create
 from maxmargin.data.live_line import short
-from maxmargin.io.models import ModelFileError
-from maxmargin.report.markup import plural
 
 Say = Callable[[str], None]
-
-ROUNDING = 1e-13
-"""Relative gap below which there is only rounding."""
-
-
-def percentage(fraction: float) -> str:
-    """A fraction for a reader: ``percentage(0.000684) == '0.068 %'``, ``-2e-16`` is ``'0 %'``."""
-    percent = 100 * fraction if fraction > ROUNDING else 0.0
-    return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def predict_file(
@@ -116,54 +103,3 @@ def answers(estimator: Any, data: Data) -> Any:
     from maxmargin.report.page import answers_of
 
     return answers_of(estimator, data.X, data.y, data.words, data.groups)
-
-
-def inspect_file(path: str, encoding: str | None, say: Say) -> dict[str, Any]:
-    """Describe a model or a data file."""
-    header = None if path == STANDARD_INPUT else _model_header(Path(path))
-    if header is not None:
-        return _inspect_model(Path(path), header, say)
-    task, why = choose_task(path, Reading(encoding=encoding))
-    data = task.read(path)
-    say(f"{path}: {why}; {data.size}")
-    return {"task": task.name, "format": task.format, "examples": data.n_examples}
-
-
-def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, Any]:
-    certificate = header.pop("certificate")
-    facts = header | {
-        "objective": certificate.primal,
-        "dual": certificate.dual,
-        "relative_gap": certificate.relative_gap,
-        "bytes": path.stat().st_size,
-    }
-    classes, iterations = facts["classes"], plural(facts["iterations"], "iteration")
-    seconds = facts["seconds"] or 0.0  # None if there was no iteration
-    gap = percentage(certificate.relative_gap)
-    say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
-    say(f"  trained: {facts['status']}, {iterations}, {seconds:.1f} s")
-    say(f"  objective {certificate.primal:.6g}, certified within {gap} of the optimum")
-    if classes is not None:
-        some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
-        say(f"  {len(classes)} classes: {some}")
-    shown = ("C", "tol", "solver", "loss", "formulation")
-    parameters = facts["parameters"].items()
-    say("  " + ", ".join(f"{name}={value}" for name, value in parameters if name in shown))
-    if facts["about"]:
-        say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
-    for name, (shape, kind) in facts["arrays"].items():
-        if ".history_." not in name:
-            say(f"  {name}: {kind} {' x '.join(f'{n:,}' for n in shape)}")
-    return facts
-
-
-def _model_header(path: Path) -> dict[str, Any] | None:
-    """Header of a model file; None for a file that is not one, nor named as one."""
-    if not path.is_file():
-        return None
-    try:
-        return mm.read_header(path)
-    except ModelFileError:
-        if path.suffix == ".mm":
-            raise
-        return None

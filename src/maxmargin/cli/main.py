@@ -5,13 +5,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from inspect import Parameter, signature
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
-import typer
-from typer import Argument, Option
+import click
+from click import argument, option
+from click.exceptions import Exit
+
+from maxmargin import __version__
 
 FAILED, BAD_USAGE, BAD_FILE = 1, 2, 3
 """Exit codes; 130 is an interrupt."""
@@ -25,275 +27,350 @@ _IN_PYTHON = {
 }
 """Advice of the readers, in terms of the command line."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help="Max-margin structured prediction: structural SVMs with a certificate of optimality.",
-    epilog="Exit codes: 0 success, 1 failure, 2 wrong usage, 3 malformed file, "
-    "130 interrupted (a model that was being trained is still written).",
-)
-
-
-def _some_threads(threads: int) -> int:
-    if threads == 0:
-        raise typer.BadParameter("it is 0: use 1 for one thread, or -1 for one per core.")
-    return threads
-
-
-def _bits(bits: int | None) -> int | None:
-    if bits is not None and not 1 <= bits <= 30:
-        raise typer.BadParameter(f"it is {bits}: use 1 to 30, such as 18.")
-    return bits
-
-
-DataFile = Annotated[
-    str, Argument(help="Data file, plain or compressed; - is standard input.", metavar="DATA")
-]
-ModelFile = Annotated[Path, Argument(help="Model file.", metavar="MODEL")]
-Threads = Annotated[
-    int, Option(help="Number of threads; -1 means one per core.", callback=_some_threads)
-]
-Encoding = Annotated[
-    str | None, Option(help="Encoding of the text, such as latin-1.", show_default="UTF-8")
-]
-Json = Annotated[
-    bool, Option("--json", help="Print the results as one JSON object, and nothing else.")
-]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
-TestFile = Annotated[str | None, Option(help="Data file to test on.")]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
 class TrainOptions:
     """Options of a fit."""
 
-    C: Annotated[
-        float, Option("-C", "-c", help="Regularization parameter: weight of the sum of the losses.")
-    ] = 1.0
-    tol: Annotated[
-        float | None, Option(help="Relative duality gap to stop at.", show_default="1e-3")
-    ] = None
-    solver: Annotated[
-        str, Option(help="auto, dual-coordinate, n-slack, one-slack, frank-wolfe ...")
-    ] = "auto"
-    time_limit: Annotated[float | None, Option(help="Maximum number of seconds.")] = None
-    max_iter: Annotated[int | None, Option(help="Maximum number of iterations.")] = None
-    threads: Threads = 1
-    checkpoint: Annotated[Path | None, Option(help="File to save the state of training in.")] = None
-    resume: Annotated[
-        bool, Option("--resume", help="Continue from the checkpoint, if there is one.")
-    ] = False
-    seed: Annotated[int, Option(help="Seed of the random numbers.")] = 0
-    settings: Annotated[
-        list[str] | None,
-        Option(
-            "--set", help="Set any other parameter of the estimator, NAME=VALUE.", metavar="N=V"
-        ),
-    ] = None
-    stream: Annotated[
-        bool, Option("--stream", help="Read the file in batches: it need not fit in memory.")
-    ] = False
-    svmstruct: Annotated[
-        bool,
-        Option(
-            "--svmstruct", help="Interpret -c and -e as svm_multiclass_learn and svm_hmm_learn do."
-        ),
-    ] = False
-    epsilon: Annotated[
-        float | None, Option("-e", help="With --svmstruct: constraint violation to stop at.")
-    ] = None
+    C: float = 1.0
+    tol: float | None = None
+    solver: str = "auto"
+    time_limit: float | None = None
+    max_iter: int | None = None
+    threads: int = 1
+    checkpoint: Path | None = None
+    resume: bool = False
+    seed: int = 0
+    settings: tuple[str, ...] = ()
+    stream: bool = False
+    svmstruct: bool = False
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
 class Reading:
     """Options about how to read a file; a task or format of None is to be detected."""
 
-    task: Annotated[
-        str | None,
-        Option(
-            help="classification, regression, multilabel, tagging, parsing, dependencies or "
-            "ranking.",
-            show_default="detected from the file",
-        ),
-    ] = None
-    format: Annotated[
-        str | None,
-        Option(
-            help="libsvm, svm-hmm, columns, penn, conllu or letor.",
-            show_default="detected from the file",
-        ),
-    ] = None
-    template: Annotated[
-        Path | None, Option(help="File of feature templates, for the columns format.")
-    ] = None
-    hash_bits: Annotated[
-        int | None,
-        Option(
-            "--hash",
-            help="Hash features into 2**BITS dimensions, for the columns format.",
-            metavar="BITS",
-            callback=_bits,
-        ),
-    ] = None
-    tag_column: Annotated[
-        int | None, Option(help="Column of the tags, counted from 0; -1 is the last.")
-    ] = None
-    encoding: Encoding = None
+    task: str | None = None
+    format: str | None = None
+    template: Path | None = None
+    hash_bits: int | None = None
+    tag_column: int | None = None
+    encoding: str | None = None
 
 
-def command(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command, whose arguments may be data classes: all but some fields are options."""
+def _some_threads(context: click.Context, parameter: click.Parameter, threads: int) -> int:
+    if threads == 0:
+        raise click.BadParameter("it is 0: use 1 for one thread, or -1 for one per core.")
+    return threads
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        own = signature(function)
-        options: list[Parameter] = []
-        groups: dict[str, tuple[Any, list[str]]] = {}
-        for one in own.parameters.values():
-            if not is_dataclass(one.annotation):
-                options.append(one.replace(kind=Parameter.KEYWORD_ONLY))
-                continue
-            taken = [field for field in fields(one.annotation) if field.name not in left_out]
-            groups[one.name] = one.annotation, [field.name for field in taken]
-            options += [
-                Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
-                for f in taken
-            ]
 
-        def run(**given: Any) -> None:
-            for name, (kind, names) in groups.items():
-                given[name] = kind(**{one: given.pop(one) for one in names})
-            with _sentences():
-                function(**given)
+def _bits(context: click.Context, parameter: click.Parameter, bits: int | None) -> int | None:
+    if bits is not None and not 1 <= bits <= 30:
+        raise click.BadParameter(f"it is {bits}: use 1 to 30, such as 18.")
+    return bits
 
-        run.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]
-        app.command(function.__name__, help=function.__doc__)(run)
+
+PATH = click.Path(path_type=Path)
+DETECTED = "detected from the file"
+
+data_file = argument("data")
+model_file = argument("model", type=PATH)
+threads = option(
+    "--threads",
+    default=1,
+    callback=_some_threads,
+    help="Number of threads; -1 means one per core.",
+)
+encoding = option("--encoding", show_default="UTF-8", help="Encoding of the text, such as latin-1.")
+as_json = option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the results as one JSON object, and nothing else.",
+)
+quiet = option("--quiet", "-q", is_flag=True, help="Print only errors.")
+test = option("--test", help="Data file to test on.")
+
+FIT = (
+    option("--tol", type=float, show_default="1e-3", help="Relative duality gap to stop at."),
+    option(
+        "--solver",
+        default="auto",
+        help="auto, dual-coordinate, n-slack, one-slack, frank-wolfe ...",
+    ),
+    option("--time-limit", type=float, help="Maximum number of seconds."),
+    option("--max-iter", type=int, help="Maximum number of iterations."),
+    threads,
+    option("--seed", default=0, help="Seed of the random numbers."),
+    option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="N=V",
+        help="Set any other parameter of the estimator, NAME=VALUE.",
+    ),
+)
+"""Fields of `TrainOptions` that every command has which trains."""
+
+ONE_FIT = (
+    option(
+        "-C",
+        "-c",
+        "C",
+        default=1.0,
+        help="Regularization parameter: weight of the sum of the losses.",
+    ),
+    *FIT,
+    option("--checkpoint", type=PATH, help="File to save the state of training in."),
+    option("--resume", is_flag=True, help="Continue from the checkpoint, if there is one."),
+    option("--stream", is_flag=True, help="Read the file in batches: it need not fit in memory."),
+    option(
+        "--svmstruct",
+        is_flag=True,
+        help="Interpret -c and -e as svm_multiclass_learn and svm_hmm_learn do.",
+    ),
+    option("-e", "epsilon", type=float, help="With --svmstruct: constraint violation to stop at."),
+)
+"""All fields of `TrainOptions`."""
+
+READING = (
+    option(
+        "--task",
+        show_default=DETECTED,
+        help="classification, regression, multilabel, tagging, parsing, dependencies or ranking.",
+    ),
+    option(
+        "--format",
+        show_default=DETECTED,
+        help="libsvm, svm-hmm, columns, penn, conllu or letor.",
+    ),
+    option("--template", type=PATH, help="File of feature templates, for the columns format."),
+    option(
+        "--hash",
+        "hash_bits",
+        type=int,
+        metavar="BITS",
+        callback=_bits,
+        help="Hash features into 2**BITS dimensions, for the columns format.",
+    ),
+    option("--tag-column", type=int, help="Column of the tags, counted from 0; -1 is the last."),
+    encoding,
+)
+"""All fields of `Reading`."""
+
+
+def options(*some: Decorator) -> Decorator:
+    """Several options, in the order in which they are shown."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for one in reversed(some):
+            function = one(function)
         return function
 
-    return register
+    return add
 
 
-@command()
+def _filled(kind: type[Options], given: dict[str, Any]) -> Options:
+    """Options of this kind; those that a command does not have keep their defaults."""
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in given.items() if name in names})
+
+
+class Program(click.Group):
+    """Commands in the order in which one needs them, and whose errors are sentences."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _sentences():
+            return super().invoke(ctx)
+
+
+@click.group(
+    cls=Program,
+    no_args_is_help=True,
+    context_settings={
+        "help_option_names": ["--help", "-h"],
+        "show_default": True,
+        "max_content_width": 100,
+    },
+    epilog="Exit codes: 0 success, 1 failure, 2 wrong usage, 3 malformed file, "
+    "130 interrupted (a model that was being trained is still written).",
+)
+@click.version_option(
+    __version__, prog_name="maxmargin", message="%(prog)s %(version)s", help="Print the version."
+)
+def app() -> None:
+    """Max-margin structured prediction: structural SVMs with a certificate of optimality."""
+
+
+@app.command()
+@data_file
+@option("-o", "--output", type=PATH, required=True, help="Model file to write.")
+@options(*ONE_FIT, *READING)
+@option("--prune", type=float, help="Set weights whose absolute value is below this to zero.")
+@test
+@as_json
+@quiet
 def train(
-    data: DataFile,
-    output: Annotated[Path, Option("-o", "--output", help="Model file to write.")],
-    options: TrainOptions,
-    reading: Reading,
-    prune: Annotated[
-        float | None, Option(help="Set weights whose absolute value is below this to zero.")
-    ] = None,
-    test: TestFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    data: str,
+    output: Path,
+    prune: float | None,
+    test: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Train a model on a data file.
 
-    [bold]maxmargin train data.svm -o model.mm[/bold] is enough: the task is detected from the
-    file. Ctrl-C stops the training, and the best model so far is written.
+    "maxmargin train data.svm -o model.mm" is enough: the task is detected from the file. Ctrl-C
+    stops the training, and the best model so far is written.
+
+    DATA is a data file, plain or compressed; - is standard input.
     """
     from maxmargin.cli.training import train_model
 
     silent = as_json or quiet
     numbers, code = train_model(
-        data, output, options, reading, prune, test, _speaker(silent), progress=not silent
+        data,
+        output,
+        _filled(TrainOptions, given),
+        _filled(Reading, given),
+        prune,
+        test,
+        _speaker(silent),
+        progress=not silent,
     )
     _print_json(numbers, as_json)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
-@command()
-def predict(
-    model: ModelFile,
-    data: DataFile,
-    output: Annotated[
-        str, Option("-o", "--output", help="File to write; - is standard output.")
-    ] = "-",
-    threads: Threads = 1,
-    encoding: Encoding = None,
-) -> None:
+@app.command()
+@model_file
+@data_file
+@option("-o", "--output", default="-", help="File to write; - is standard output.")
+@threads
+@encoding
+def predict(model: Path, data: str, output: str, threads: int, encoding: str | None) -> None:
     """Predict the outputs of the examples in a data file.
 
     Classes, tags, numbers and scores are written one per line, trees as brackets, dependencies as
     CoNLL-U, and tags of words as a further column.
+
+    MODEL is a model file. DATA is a data file, plain or compressed; - is standard input.
     """
     from maxmargin.cli.commands import predict_file
 
     predict_file(model, data, output, threads, encoding)
 
 
-@command()
-def evaluate(
-    model: ModelFile,
-    data: DataFile,
-    threads: Threads = 1,
-    encoding: Encoding = None,
-    as_json: Json = False,
-) -> None:
-    """Compare predictions with the true outputs in a data file."""
+@app.command()
+@model_file
+@data_file
+@threads
+@encoding
+@as_json
+def evaluate(model: Path, data: str, threads: int, encoding: str | None, as_json: bool) -> None:
+    """Compare predictions with the true outputs in a data file.
+
+    MODEL is a model file. DATA is a data file, plain or compressed; - is standard input.
+    """
     from maxmargin.cli.commands import evaluate_file
 
     numbers = evaluate_file(model, data, threads, encoding, _speaker(as_json))
     _print_json(numbers, as_json)
 
 
-@command("C", "checkpoint", "resume", "stream", "svmstruct", "epsilon")
+@app.command()
+@data_file
+@option("-o", "--output", type=PATH, required=True, help="Folder for the models.")
+@option(
+    "-C",
+    "-c",
+    "values",
+    default="0.001,0.01,0.1,1,10",
+    help="Values of C, separated by commas.",
+)
+@options(*FIT, *READING)
+@test
+@as_json
+@quiet
 def path(
-    data: DataFile,
-    output: Annotated[Path, Option("-o", "--output", help="Folder for the models.")],
-    *,
-    values: Annotated[
-        str, Option("-C", "-c", help="Values of C, separated by commas.")
-    ] = "0.001,0.01,0.1,1,10",
-    options: TrainOptions,
-    reading: Reading,
-    test: TestFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    data: str,
+    output: Path,
+    values: str,
+    test: str | None,
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """Train a model for each of several values of C, warm-started from the one before.
 
     Models are compared on the test file or, without one, on a fifth of the data, which is held out
     from training. The folder receives all models, and the best one as best.mm.
+
+    DATA is a data file, plain or compressed; - is standard input.
     """
     from maxmargin.cli.training import train_path
 
     silent = as_json or quiet
     numbers, code = train_path(
-        data, output, values, options, reading, test, _speaker(silent), progress=not silent
+        data,
+        output,
+        values,
+        _filled(TrainOptions, given),
+        _filled(Reading, given),
+        test,
+        _speaker(silent),
+        progress=not silent,
     )
     _print_json(numbers, as_json)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
-@command()
+@app.command()
+@model_file
+@option("-o", "--output", type=PATH, default=Path("report.html"), help="HTML file to write.")
+@test
+@option(
+    "--path",
+    "models",
+    type=PATH,
+    help="Folder that `maxmargin path` wrote, to plot its models over C.",
+)
+@option("--title", help="Heading of the page.")
+@encoding
 def report(
-    model: ModelFile,
-    output: Annotated[Path, Option("-o", "--output", help="HTML file to write.")] = Path(
-        "report.html"
-    ),
-    test: TestFile = None,
-    models: Annotated[
-        Path | None,
-        Option("--path", help="Folder that `maxmargin path` wrote, to plot its models over C."),
-    ] = None,
-    title: Annotated[str | None, Option(help="Heading of the page.")] = None,
-    encoding: Encoding = None,
+    model: Path,
+    output: Path,
+    test: str | None,
+    models: Path | None,
+    title: str | None,
+    encoding: str | None,
 ) -> None:
-    """Write an HTML report: certificate, convergence, scores, worst mistakes."""
+    """Write an HTML report: certificate, convergence, scores, worst mistakes.
+
+    MODEL is a model file.
+    """
     from maxmargin.cli.commands import report_file
 
     report_file(model, output, test, models, title, encoding, _speaker(False))
 
 
-@command()
-def convert(
-    data: DataFile,
-    folder: Annotated[Path, Argument(help="Folder to create.", metavar="FOLDER")],
-    quiet: Quiet = False,
-) -> None:
-    """Convert a LIBSVM file to a folder of arrays, which is read many times faster."""
+@app.command()
+@data_file
+@argument("folder", type=PATH)
+@quiet
+def convert(data: str, folder: Path, quiet: bool) -> None:
+    """Convert a LIBSVM file to a folder of arrays, which is read many times faster.
+
+    DATA is a data file, plain or compressed; - is standard input. FOLDER is the folder to create.
+    """
     from maxmargin.data import convert
 
     stored = convert(data, folder, progress=False if quiet else None)
@@ -302,26 +379,27 @@ def convert(
     )
 
 
-@command()
-def inspect(
-    file: Annotated[str, Argument(help="Model file or data file.", metavar="FILE")],
-    encoding: Encoding = None,
-    as_json: Json = False,
-) -> None:
+@app.command()
+@argument("file")
+@encoding
+@as_json
+def inspect(file: str, encoding: str | None, as_json: bool) -> None:
     """Describe a model file or a data file."""
-    from maxmargin.cli.commands import inspect_file
+    from maxmargin.cli.inspection import inspect_file
 
     facts = inspect_file(file, encoding, _speaker(as_json))
     _print_json(facts, as_json)
 
 
-@command()
-def compile(
-    processes: Annotated[
-        int | None, Option(help="Number of processes.", show_default="one per core", min=1)
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
+@app.command()
+@option(
+    "--processes",
+    type=click.IntRange(min=1),
+    show_default="one per core",
+    help="Number of processes.",
+)
+@quiet
+def compile(processes: int | None, quiet: bool) -> None:
     """Compile all routines now, so that no first fit has to wait.
 
     Routines that came compiled with the package, or were compiled here before, are found at once.
@@ -339,26 +417,16 @@ def compile(
     _speaker(quiet)(f"{len(lines)} routines are compiled")
 
 
-@command()
-def demo(
-    folder: Annotated[
-        Path, Argument(help="Folder for the model and the report.", metavar="[FOLDER]")
-    ] = Path("maxmargin-demo"),
-) -> None:
-    """Train, certify, save and report in a few seconds."""
+@app.command()
+@argument("folder", type=PATH, default=Path("maxmargin-demo"))
+def demo(folder: Path) -> None:
+    """Train, certify, save and report in a few seconds.
+
+    FOLDER is the folder for the model and the report, maxmargin-demo if none is given.
+    """
     from maxmargin.cli.tour import tour
 
     tour(folder, say=_speaker(False))
-
-
-@app.callback(invoke_without_command=True)
-def start(version: Annotated[bool, Option("--version", help="Print the version.")] = False) -> None:
-    """Options of the program itself."""
-    if version:
-        import maxmargin
-
-        typer.echo(f"maxmargin {maxmargin.__version__}")
-        raise typer.Exit
 
 
 def _speaker(silent: bool) -> Any:
@@ -382,7 +450,7 @@ def _sentences() -> Iterator[None]:
         raise _failed("interrupted before there was anything to keep", 130) from None
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, and Python would complain on exit
-        raise typer.Exit(0) from None
+        raise Exit(0) from None
     except (OSError, ImportError, MemoryError, ValueError) as error:
         raise _failed(_sentence(error), _exit_code(error)) from None
 
@@ -413,9 +481,9 @@ def _exit_code(error: Exception) -> int:
     return BAD_FILE if isinstance(error, FileFormatError | ModelFileError) else FAILED
 
 
-def _failed(sentence: str, code: int) -> typer.Exit:
+def _failed(sentence: str, code: int) -> Exit:
     print(f"maxmargin: {sentence}", file=sys.stderr)
-    return typer.Exit(code)
+    return Exit(code)
 
 
 if __name__ == "__main__":

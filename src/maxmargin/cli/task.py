@@ -1,4 +1,8 @@
-"""Tasks of the command line; structures register theirs as `TASKS` in their ``task.py``."""
+"""Tasks of the command line; structures register theirs as `TASKS` in their ``task.py``.
+
+All tasks are known to every command, and one of them is needed: readers are imported by the
+methods that call them.
+"""
 
 import os
 from abc import ABC, abstractmethod
@@ -8,7 +12,6 @@ from os import PathLike
 from typing import Any, ClassVar
 
 from maxmargin.data.csr_folder import META, CsrFolder
-from maxmargin.data.formats import open_examples
 from maxmargin.data.libsvm import read_libsvm, whole_numbers
 from maxmargin.data.sources import widened
 from maxmargin.report.markup import plural
@@ -129,6 +132,8 @@ class Rows(Task):
         return Data(X, self.targets(y), X.shape[0], size, sample_weight=weight)
 
     def stream(self, path: Path) -> Data:
+        from maxmargin.data.opening import open_examples
+
         self.first_index = FIRST_INDEX
         return Data(open_examples(path), None, 0, "")
 

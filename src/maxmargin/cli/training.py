@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import InvalidParameterError
 
 import maxmargin as mm
-from maxmargin.cli.commands import Say, answers, percentage, print_scores
+from maxmargin.cli.commands import Say, answers, print_scores
 from maxmargin.cli.files import (
     Model,
     UsageError,
@@ -32,7 +32,7 @@ from maxmargin.data.files import STANDARD_INPUT
 from maxmargin.data.live_line import duration, short
 from maxmargin.estimators.convergence import NotConvergedWarning
 from maxmargin.io.files import atomic_write
-from maxmargin.report.markup import plural
+from maxmargin.report.markup import percentage, plural
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""

@@ -25,7 +25,8 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import compile_result
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 from numba.core.serialize import dumps
@@ -107,6 +108,9 @@ class MachineCode(_Cache):  # type: ignore[misc]
     """Numba's cache of one routine."""
 
     def __init__(self, routine: Any) -> None:
+        # Before a first call numba asks all installed packages whether they add types of arguments,
+        # for ten milliseconds; ours are arrays, numbers and tuples.
+        routine._compilation_chain_init_hook = lambda: None
         self._routine = routine
         self._name = f"{routine.py_func.__module__}.{routine.py_func.__qualname__}"
 
@@ -132,7 +136,7 @@ class MachineCode(_Cache):  # type: ignore[misc]
             for folder, key in self._places(sig, target_context.codegen()):
                 payload = _read(folder, key)
                 if payload is not None:
-                    return CompileResult._rebuild(target_context, *payload)
+                    return _rebuilt(target_context, *payload)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -198,6 +202,72 @@ def _reduced(result: Any) -> Any:
     """
     *payload, environments = result._replace(type_annotation="")._reduce()
     return (*payload, tuple(one for one in environments if one.consts))
+
+
+class LoadedLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Machine code from a file; its bitcode is parsed when a routine that calls it is compiled.
+
+    Numba parses it at once, which takes as long as all else of loading a routine.
+    """
+
+    _shared_module: Any
+
+    def __init__(self, codegen: Any, name: str, machine_code: bytes, bitcode: bytes) -> None:
+        super().__init__(codegen, name)
+        self._bitcode = bitcode
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._finalize_final_module()
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None:
+            self._shared_module = llvm.parse_bitcode(self._bitcode)
+            self._codegen._engine._load_defined_symbols(self._shared_module)
+        return self._shared_module
+
+    def get_pointer_to_function(self, name: str) -> Any:
+        """Address of a function; zero if it is none of this library's."""
+        if not self._codegen._engine.is_symbol_defined(name):
+            self._get_module_for_linking()
+        return super().get_pointer_to_function(name)
+
+
+def _rebuilt(
+    context: Any,
+    library_data: Any,
+    function: Any,
+    environment: Any,
+    signature: Any,
+    object_mode: bool,
+    lifted: Any,
+    annotation: str,
+    reload_init: Any,
+    environments: Any,
+) -> Any:
+    """What numba compiled, as it was saved by `_reduced`."""
+    for prepare in reload_init or ():
+        prepare()
+    codegen = context.codegen()
+    name, _, (machine_code, bitcode) = library_data
+    library = LoadedLibrary(codegen, name, machine_code, bitcode)
+    codegen._engine._defined_symbols.add(function.llvm_cpython_wrapper_name)
+    entry_point = context.get_executable(library, function, environment)
+    for one in environments:
+        codegen.set_env(one.env_name, one)
+    return compile_result(
+        typing_context=context.typing_context,
+        target_context=context,
+        entry_point=entry_point,
+        type_annotation=annotation,
+        signature=signature,
+        objectmode=object_mode,
+        lifted=lifted,
+        fndesc=function,
+        library=library,
+        environment=environment,
+        reload_init=reload_init,
+        referenced_envs=environments,
+    )
 
 
 # Files ------------------------------------------------------------------------------------------

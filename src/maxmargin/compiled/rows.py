@@ -176,7 +176,7 @@ def repeats_columns(X: Any) -> bool:
 def _locked(array: NDArray[Any]) -> NDArray[Any]:
     """A read-only view: numba compiles anew for arrays that are writable."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

@@ -75,8 +75,9 @@ def n_threads(n_jobs: int | None) -> int:
     """Number of threads for scikit-learn's `n_jobs`."""
     if n_jobs is None:
         return 1
-    cores = os.cpu_count() or 1
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+    if n_jobs > 0:
+        return n_jobs  # to count cores takes as long as to tag a word
+    return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
 class Hinges(NamedTuple):

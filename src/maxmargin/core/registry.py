@@ -1,8 +1,10 @@
 """The closed list of classes that files may hold, by name; lazy attributes of packages."""
 
 import ast
+import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,11 +95,28 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home_of[name] == package:
             return import_module(f"{package}.{name}")
-        value = getattr(import_module(home_of[name]), name)
+        with _no_collection():
+            value = getattr(import_module(home_of[name]), name)
         setattr(sys.modules[package], name, value)  # so that it is looked up once
         return value
 
     return find, lambda: sorted(home_of), sorted(home_of)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without garbage collection: modules stay, and there are many objects to look through.
+
+    Between scikit-learn's and numba's, which live as long, it took a quarter of an import.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def home_of(package: str, name: str) -> str | None:

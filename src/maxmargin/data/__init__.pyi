@@ -1,12 +1,12 @@
+from maxmargin.data.conversion import convert as convert
 from maxmargin.data.csr_folder import CsrFolder as CsrFolder
 from maxmargin.data.csr_folder import CsrFolderWriter as CsrFolderWriter
 from maxmargin.data.files import FileFormatError as FileFormatError
 from maxmargin.data.formats import Format as Format
-from maxmargin.data.formats import convert as convert
 from maxmargin.data.formats import guess_format as guess_format
-from maxmargin.data.formats import open_examples as open_examples
 from maxmargin.data.libsvm import LibsvmFile as LibsvmFile
 from maxmargin.data.libsvm import read_libsvm as read_libsvm
+from maxmargin.data.opening import open_examples as open_examples
 from maxmargin.data.sources import ArraySource as ArraySource
 from maxmargin.data.sources import CountedSource as CountedSource
 from maxmargin.data.sources import DatasetSource as DatasetSource

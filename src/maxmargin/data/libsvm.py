@@ -361,4 +361,4 @@ def _recognise(head: Head) -> Format | None:
     return Format("libsvm", "multiclass", f"{k} integer labels: multi-class classification", doubt)
 
 
-FILE_FORMAT = FileFormat("libsvm", "LIBSVM", _recognise, source=LibsvmFile)
+LIBSVM = FileFormat("libsvm", "LIBSVM", _recognise, source="LibsvmFile")

@@ -41,11 +41,11 @@ def estimator(cls: Class) -> Class:
     made._parameter_constraints = constraints
     signature = inspect.signature(made.__init__)
 
+    annotated = [inspect.get_annotations(base) for base in made.__mro__]
+
     def distance(one: inspect.Parameter) -> int:
         """How far among the bases a parameter comes from."""
-        declared = [
-            i for i, base in enumerate(made.__mro__) if one.name in inspect.get_annotations(base)
-        ]
+        declared = [i for i, names in enumerate(annotated) if one.name in names]
         return max(declared) if one.kind is one.KEYWORD_ONLY else -1
 
     parameters = sorted(signature.parameters.values(), key=distance)

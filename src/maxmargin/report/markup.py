@@ -98,6 +98,16 @@ def plural(n: int, what: str) -> str:
     return f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
+ROUNDING = 1e-13
+"""Relative gap below which there is only rounding."""
+
+
+def percentage(fraction: float) -> str:
+    """A fraction for a reader: ``percentage(0.000684) == '0.068 %'``, ``-2e-16`` is ``'0 %'``."""
+    percent = 100 * fraction if fraction > ROUNDING else 0.0
+    return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
+
+
 CHARACTER, GAP, LINE, MARGIN = 7.4, 16.0, 18.0, 16.0
 """Pixels of a letter, between words, between lines of text, and around a drawing."""
 

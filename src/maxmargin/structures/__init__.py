@@ -15,15 +15,15 @@ from maxmargin.core.registry import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)
 
-READERS = (
-    "structures.constituency.formats",
-    "structures.dependency.formats",
-    "structures.ranking.formats",
-    "structures.chain.formats",
-    "data.libsvm",
-    "structures.chain.templates",
+FILE_FORMATS = (
+    "structures.constituency.recognition:PENN",
+    "structures.dependency.recognition:CONLLU",
+    "structures.ranking.recognition:LETOR",
+    "structures.chain.recognition:SVM_HMM",
+    "data.libsvm:LIBSVM",
+    "structures.chain.recognition:COLUMNS",
 )
-"""Modules that read a format of files (`maxmargin.data.formats`), in the order they are tried."""
+"""How files are recognised (`maxmargin.data.formats`), in the order in which it is tried."""
 
 
 def registered(module: str, name: str) -> Iterator[Any]:

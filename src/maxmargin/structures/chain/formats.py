@@ -1,8 +1,6 @@
 """Files of tagged sequences: tokens in columns (CoNLL, CRF++), and rows in SVM-hmm's format."""
 
 import io
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -13,16 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.data.files import FileFormatError, PathLike, create, lines_of, shown_name
-from maxmargin.data.formats import MOST_WRONG, FileFormat, Format, Head
 from maxmargin.data.libsvm import LineFile, stacked, whole_numbers
 from maxmargin.data.libsvm_lines import LineReader
 from maxmargin.data.sources import BATCH_BYTES, Examples, widened
-
-DOCUMENT = "-DOCSTART-"
-"""First word of the lines that begin a document in CoNLL-2003; no part of a sentence."""
-
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_fields = re.compile("[^ \t]+").findall  # other spaces of Unicode may be part of words
+from maxmargin.structures.chain.recognition import DOCUMENT, fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +124,7 @@ def iter_columns(
     n_columns, tags = 0, -1
     first, first_letter = 0, ""  # of the lines that are a token
     for number, line in enumerate(chain(lines_of(path, encoding), [""]), start=1):
-        fields = _fields(line)
+        fields = fields_of(line)
         if not fields or fields[0] == DOCUMENT:
             if tokens:
                 columns = tuple(zip(*tokens, strict=True))
@@ -227,29 +219,6 @@ def with_tags(columns: tuple[tuple[str, ...], ...], place: int) -> ColumnSentenc
     """A sentence whose tags are in the column at `place`."""
     place %= len(columns)
     return ColumnSentence(columns[:place] + columns[place + 1 :], columns[place])
-
-
-def recognise_columns(head: Head) -> Format | None:
-    """Columns, if nearly all lines have equally many."""
-    tokens = [fields for fields in map(_fields, head.lines) if fields and fields[0] != DOCUMENT]
-    if not tokens:
-        return None
-    (n, most), *_ = Counter(map(len, tokens)).most_common(1)
-    if len(tokens) - most > MOST_WRONG * len(tokens):
-        return None
-    tokens = [fields for fields in tokens if len(fields) == n]
-    if all(_NUMBER.fullmatch(field) for fields in tokens[:1000] for field in fields):
-        return None  # a table of numbers
-    if n == 1:
-        if sum("," in fields[0] or ";" in fields[0] for fields in tokens) > 0.5 * len(tokens):
-            return None  # a table with commas
-        return Format("columns", "tagging", "1 column: words without tags", n_columns=1)
-    n_tags = len({fields[-1] for fields in tokens})
-    reason = f"{n} columns, {n_tags} tags in the last: tagging"
-    doubt = None
-    if len(tokens) > 20 and n_tags > 0.5 * len(tokens):
-        doubt = "so many tags are rare: is it the last column that holds them?"
-    return Format("columns", "tagging", reason, doubt, n)
 
 
 class SvmHmmFile(LineFile):
@@ -387,17 +356,3 @@ def _sequences(X: Any, tags: NDArray[np.float64], ends: list[int], width: int) -
         rows.has_canonical_format = True
         sequences.append(rows)
     return Examples(sequences, [whole_numbers(tags[a:b]) for a, b in pairwise(ends)])
-
-
-def _recognise_svm_hmm(head: Head) -> Format | None:
-    """Rows with ``qid:`` that do not look like documents."""
-    rows, signs = head.grouped_rows, head.signs_of_documents
-    if rows is None or sum(signs) >= 2:
-        return None
-    n_sequences, n_tags = len(np.unique(rows.groups)), len(np.unique(rows.labels))
-    doubt = "if lines are documents of queries: --format letor" if any(signs) else None
-    reason = f"{n_sequences} qid: with {n_tags} tags: tagging sequences"
-    return Format("svm-hmm", "tagging", reason, doubt)
-
-
-FILE_FORMAT = FileFormat("svm-hmm", "SVM-hmm", _recognise_svm_hmm, source=SvmHmmFile)

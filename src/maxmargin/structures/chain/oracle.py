@@ -124,6 +124,8 @@ class Sequences:
     @property
     def longest(self) -> int:
         """The largest length, at least one."""
+        if len(self.ends) == 2:  # one sentence at a time, every array counts
+            return max(int(self.ends[1]), 1)
         return int(self.lengths.max(initial=1))
 
     @property

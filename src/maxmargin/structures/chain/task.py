@@ -2,19 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maxmargin.cli.task import Data, Path, Task, counted, fitting, numbered
 from maxmargin.data.files import FileFormatError
 from maxmargin.report.markup import plural
-from maxmargin.structures.chain.formats import (
-    ColumnSentence,
-    read_columns,
-    read_svm_hmm,
-    with_tags,
-    write_columns,
-)
-from maxmargin.structures.chain.templates import Templates, features_of
+
+if TYPE_CHECKING:
+    from maxmargin.structures.chain.formats import ColumnSentence
 
 
 @dataclass
@@ -27,6 +22,8 @@ class NumberedSequences(Task):
     svmstruct_scale = 1.0
 
     def read(self, path: Path, model: Any = None) -> Data:
+        from maxmargin.structures.chain.formats import read_svm_hmm
+
         X, y = read_svm_hmm(path)
         X = [fitting(rows, model) for rows in X]
         width = X[0].shape[1] if X else 0
@@ -61,11 +58,15 @@ class WordSequences(Task):
     @classmethod
     def from_options(cls, **options: Any) -> "WordSequences":
         """With the templates of a file."""
+        from maxmargin.structures.chain.templates import Templates
+
         if "templates" in options:
             options["templates"] = str(Templates.read(options["templates"]))
         return cls(**options)
 
     def read(self, path: Path, model: Any = None) -> Data:
+        from maxmargin.structures.chain.templates import Templates, features_of
+
         sentences = self._sentences(path)
         if not self.n_columns and sentences:
             self.n_columns = len(sentences[0].columns)
@@ -83,8 +84,10 @@ class WordSequences(Task):
             originals=sentences,
         )
 
-    def _sentences(self, path: Path) -> list[ColumnSentence]:
+    def _sentences(self, path: Path) -> "list[ColumnSentence]":
         """Sentences of a file; a trained tagger also reads files without tags."""
+        from maxmargin.structures.chain.formats import read_columns, with_tags
+
         if not self.n_columns:
             return read_columns(path, tag_column=self.tag_column, encoding=self.encoding)
         sentences = read_columns(path, tag_column=None, encoding=self.encoding)
@@ -100,6 +103,8 @@ class WordSequences(Task):
         return [with_tags(sentence.columns, self.tag_column) for sentence in sentences]
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
+        from maxmargin.structures.chain.formats import write_columns
+
         for sentence, tags in zip(data.originals or [], model.predict(data.X), strict=True):
             yield write_columns([sentence], [tags]).removesuffix("\n")
 

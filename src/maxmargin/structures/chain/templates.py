@@ -14,13 +14,8 @@ from numpy.typing import NDArray
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike, shown_name, text_of
-from maxmargin.data.formats import FileFormat
 from maxmargin.data.sources import CountedSource, Examples
-from maxmargin.structures.chain.formats import (
-    ColumnSentence,
-    iter_columns,
-    recognise_columns,
-)
+from maxmargin.structures.chain.formats import ColumnSentence, iter_columns
 
 FARTHEST = 100
 """Bound on offsets of tokens, and on letters of prefixes and suffixes."""
@@ -639,13 +634,3 @@ class ColumnFile(CountedSource):
 
     def _name(self) -> str:
         return repr(self.path)
-
-
-FILE_FORMAT = FileFormat(
-    "columns",
-    "CoNLL columns",
-    recognise_columns,
-    reader="mm.data.read_columns, or open_examples with templates=,",
-    source=ColumnFile,
-    option="templates",
-)

@@ -7,7 +7,7 @@ C interface of Python: names are compared in place, and no Python object is made
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled_with
 from maxmargin.compiled.rows import Rows, as_matrix, make_rows, sparse_rows
 from maxmargin.core.arrays import check_indices, check_offsets, check_types
-from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import place_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
@@ -439,7 +438,7 @@ class Vocabulary(Remade, Mapping[str, int]):
 
     def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[Rows, NDArray[np.int64]]:
         """Feature rows of all positions, and where each sequence ends; new names if `grow`."""
-        ends = starts_of([len(sequence) for sequence in sequences])
+        ends = np.array([0, *accumulate(map(len, sequences))], dtype=np.int64)
         positions = list(chain.from_iterable(sequences))
 
         def plain(at: int) -> dict[str, float]:

@@ -2,11 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any
 
 from maxmargin.data.files import FileFormatError, PathLike, lines_of, shown_name
-from maxmargin.data.formats import FileFormat, Format, Head
 from maxmargin.structures.constituency.grammar import Tree, TreeError
 
 TRACE = "-NONE-"
@@ -180,23 +178,3 @@ def _content(given: Any) -> list[Any]:
     label = given.label()
     children = [child if isinstance(child, str) else _node(_content(child)) for child in given]
     return [str(label), *children] if label else children
-
-
-def _recognise(head: Head) -> Format | None:
-    """Penn brackets, if the text begins with a whole tree."""
-    depth, tree = 0, ""
-    for letter in chain.from_iterable(f"{line}\n" for line in head.lines):
-        if not depth and letter.isspace():
-            continue
-        depth += (letter == "(") - (letter == ")")
-        tree += letter
-        if depth <= 0:
-            break
-    try:
-        read = read_trees(tree, clean=False) if tree.startswith("(") else []
-    except TreeError:
-        return None
-    return Format("penn", "parsing", "trees in brackets: parsing") if read else None
-
-
-FILE_FORMAT = FileFormat("penn", "Penn trees", _recognise, reader="mm.data.read_tree_file")

@@ -7,7 +7,6 @@ from typing import Any
 
 from maxmargin.cli.task import Data, Path, Task, counted
 from maxmargin.data.files import FileFormatError, lines_of, shown_name
-from maxmargin.structures.constituency.formats import trees_of_lines
 
 _MIN_LINES = 4
 """Lines of equal length, with empty ones between, from which on a file is in columns."""
@@ -35,6 +34,8 @@ class Constituents(Task):
         if model is not None and not first.startswith("("):
             sentences = _sentences(lines, shown_name(path))
             return Data(sentences, None, len(sentences), counted(sentence=len(sentences)), False)
+        from maxmargin.structures.constituency.formats import trees_of_lines
+
         trees = trees_of_lines(lines, clean=True, source=shown_name(path))
         words = [tree.words for tree in trees]
         size = counted(tree=len(trees), word=sum(map(len, words)))

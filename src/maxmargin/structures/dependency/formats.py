@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from maxmargin.data.files import FileFormatError, create, lines_of, lines_of_stream, shown_name
-from maxmargin.data.formats import FileFormat, Format, Head
 
 _COLUMNS = {"upos": 3, "xpos": 4}
 """Columns of the tags in CoNLL-U."""
@@ -281,16 +280,3 @@ def _sentence(tokens: list[tuple[str, ...]], name: str, places: list[int]) -> De
         if int(head) == position:
             raise FileFormatError(name, place, "the word is its own head.")
     return DependencySentence(words, tags, tuple(map(int, heads)), named)
-
-
-def _recognise(head: Head) -> Format | None:
-    words = [line.split("\t") for line in head.lines if line.strip() and not line.startswith("#")]
-    if not words or len(words[0]) != 10 or not re.fullmatch("1|1-[0-9]+|0\\.1", words[0][0]):
-        return None
-    if any(len(word) > 6 and word[6] != "_" for word in words):
-        return Format("conllu", "dependencies", "10 columns with heads: dependency parsing")
-    reason = "10 columns without heads: sentences for a dependency parser"
-    return Format("conllu", "dependencies", reason)
-
-
-FILE_FORMAT = FileFormat("conllu", "CoNLL-U", _recognise, reader="mm.data.read_conllu")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxmargin.cli.task import Data, Path, Task, counted
-from maxmargin.structures.dependency.formats import read_conllu, write_conllu
 
 
 @dataclass
@@ -23,6 +22,8 @@ class Dependencies(Task):
         return {"labelled": True, "projectivize": True, "tag": self.tag}
 
     def read(self, path: Path, model: Any = None) -> Data:
+        from maxmargin.structures.dependency.formats import read_conllu
+
         sentences = read_conllu(path, tag=self.tag, encoding=self.encoding)
         words = [sentence.words for sentence in sentences]
         size = counted(sentence=len(sentences), word=sum(map(len, words)))
@@ -30,6 +31,8 @@ class Dependencies(Task):
         return Data(sentences, None, len(sentences), size, has_trees, words=words)
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
+        from maxmargin.structures.dependency.formats import write_conllu
+
         for sentence, tree in zip(data.X, model.predict(data.X), strict=True):
             heads, labels = tree if isinstance(tree, tuple) else (tree, None)
             answer = sentence.words, sentence.tags, heads, labels

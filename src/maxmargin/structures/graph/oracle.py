@@ -193,11 +193,10 @@ class Graphs:
 
     def elimination(self, n_labels: int, inference_method: str) -> Elimination:
         """Eliminations for exact inference; ValueError if "exact" is too much for a graph."""
-        entries = AUTO_PASSES * self.n_edges * float(n_labels**2)
-        limits = {
-            "exact": np.full(self.n_graphs, MOST_ENTRIES),
-            "auto": np.where(self.is_forest, np.inf, np.minimum(entries, MOST_ENTRIES)),
-        }.get(inference_method, np.full(self.n_graphs, -1.0))
+        limits = np.full(self.n_graphs, MOST_ENTRIES if inference_method == "exact" else -1.0)
+        if inference_method == "auto":
+            entries = AUTO_PASSES * self.n_edges * float(n_labels**2)
+            limits = np.where(self.is_forest, np.inf, np.minimum(entries, MOST_ENTRIES))
         found, given_up = make_elimination(self.incidence, self.edges, n_labels, limits)
         if given_up and inference_method == "exact":
             g, width = next(iter(given_up.items()))
@@ -303,10 +302,11 @@ class GraphInference:
                     found[starts[k] : starts[k + 1]], scores[k], bounds[k] = cut
                     places = places[places != k]
         for some, most in ((places[~quick[places]], effort), (places[quick[places]], QUICK)):
-            infer_graphs(
-                self.data, table, examples, some, starts, found, scores, bounds,
-                most._replace(enough=effort.enough), *start, scratch,
-            )  # fmt: skip
+            if len(some):
+                infer_graphs(
+                    self.data, table, examples, some, starts, found, scores, bounds,
+                    most._replace(enough=effort.enough), *start, scratch,
+                )  # fmt: skip
         self._unused.append(scratch)
         return scores, bounds
 
@@ -319,6 +319,8 @@ class GraphInference:
             starts = self.graphs.node_ends[part.start :]
             return self.infer(weights, everything[part], starts, labels, ANSWER)[0]
 
+        if threads.n_threads == 1:
+            return labels, infer(slice(0, None))
         parts = threads.shares(len(everything), self.work)
         return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 

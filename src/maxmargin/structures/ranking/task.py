@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from maxmargin.cli.task import Data, Path, Task, counted, fitting, numbered
-from maxmargin.structures.ranking.formats import read_letor
 
 
 @dataclass
@@ -21,6 +20,8 @@ class Ranking(Task):
     estimator_class = "Ranker"
 
     def read(self, path: Path, model: Any = None) -> Data:
+        from maxmargin.structures.ranking.formats import read_letor
+
         X, y, groups = read_letor(path, encoding=self.encoding)
         X, n_queries = fitting(X, model), len(np.unique(groups))
         size = counted(query=n_queries, document=X.shape[0], feature=X.shape[1])
