@@ -147,7 +147,9 @@ def empty_rows(n_rows: int) -> Rows:
     return Rows(*_NO_ENTRIES, np.zeros(n_rows + 1, dtype=np.int64), 1, 0.0)
 
 
-def sparse_rows(values: Floats, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> Rows:
+def sparse_rows(
+    values: NDArray[np.floating], columns: NDArray[np.int32], starts: NDArray[np.int64]
+) -> Rows:
     """Rows of the arrays of a CSR matrix."""
     return Rows(_locked(values), _locked(columns.view(np.uint32)), starts, 1, 0.0)
 
