@@ -162,6 +162,11 @@ def as_matrix(rows: Rows, n_features: int) -> Any:
     return sp.csr_array((rows.values, rows.columns.view(np.int32), rows.starts), shape=shape)
 
 
+def in_double(rows: Rows) -> Rows:
+    """The same rows with values in double precision."""
+    return rows._replace(values=_locked(rows.values.astype(np.float64, copy=False)))
+
+
 def measured_rows(X: Any, bias: float) -> tuple[Rows, Floats]:
     """Rows, and the squared norm of each."""
     rows, norms = make_rows(X, bias), np.empty(X.shape[0])
