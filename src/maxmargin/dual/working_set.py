@@ -51,9 +51,9 @@ _MOST_CAPACITY = 1 << 24
 _SLACK = 8
 """Fraction of the arena that dropped cuts may take, and again the room to grow."""
 
-_MOST_ENTRIES = 1 << 20
+_MOST_ENTRIES = 1 << 21
 _WEIGHTS_PER_ENTRY = 8
-"""If outputs can be expanded, so many entries stay in the arena, 12 MB, or a fifth of the memory
+"""If outputs can be expanded, so many entries stay in the arena, 24 MB, or a fifth of the memory
 of the weights."""
 
 _CHECKED = 1024
