@@ -253,8 +253,8 @@ def notes(peers: dict[str, list[Found]], ours: list[Found]) -> list[str]:
     return [
         f"Memory is missed. Of the {own['trained'] - own['prepared']:.0f} MB that ours takes above "
         f"the dictionaries, {own['loaded'] - own['prepared']:.0f} are there before any training: "
-        "scikit-learn, numba and compiled code. The rest is the matrix and its names, two copies "
-        "of the weights, and the cutting planes of the sentences."
+        "scikit-learn, numba and compiled code. The rest is the matrix and its names, the weights, "
+        "and the cutting planes of the sentences."
     ]
 
 

@@ -25,6 +25,7 @@ from recorded_fits import fits
 import maxmargin as mm
 from maxmargin.cli.main import app
 from maxmargin.compiled.catalogue import SIGNATURES, catalogue, spelled
+from maxmargin.core.inputs import has_dictionaries
 
 ASKED = [
     "predict", "decision_function", "predict_instances", "predict_latent", "predict_marginals",
@@ -49,6 +50,13 @@ def kinds_of_rows(case: Case) -> Iterator[Case]:
         elif isinstance(case.X, list) and isinstance(case.X[0], np.ndarray):
             yield case._replace(X=[sp.csr_array(np.atleast_2d(x)) for x in rows])
     yield case._replace(X=_mapped(_locked, case.X))
+    if isinstance(case.model, mm.SequenceTagger):
+        yield case._replace(X=[[_named(row) for row in x] for x in case.X])
+
+
+def _named(row: Any) -> dict[str, str]:
+    """Features as indicators, whose values are kept in single precision."""
+    return {f"f{j}": "high" if value > 0 else "low" for j, value in enumerate(row)}
 
 
 def _as_of_a_vectorizer(rows: Any) -> Any:
@@ -81,7 +89,8 @@ def use_everything(only: str = "") -> None:
         if only in name:
             for k, case in enumerate(kinds_of_rows(make())):
                 case.model.set_params(**_few_iterations(case.model))
-                ways = fits(name, case) if k == 0 else [(name, _fit(case))]
+                is_basic = k == 0 or has_dictionaries(case.X)
+                ways = fits(name, case) if is_basic else [(name, _fit(case))]
                 for _, fit in ways:
                     _use(fit, case)
 

@@ -147,7 +147,9 @@ def empty_rows(n_rows: int) -> Rows:
     return Rows(*_NO_ENTRIES, np.zeros(n_rows + 1, dtype=np.int64), 1, 0.0)
 
 
-def sparse_rows(values: Floats, columns: NDArray[np.int32], starts: NDArray[np.int64]) -> Rows:
+def sparse_rows(
+    values: NDArray[np.floating], columns: NDArray[np.int32], starts: NDArray[np.int64]
+) -> Rows:
     """Rows of the arrays of a CSR matrix."""
     return Rows(_locked(values), _locked(columns.view(np.uint32)), starts, 1, 0.0)
 
@@ -158,6 +160,11 @@ def as_matrix(rows: Rows, n_features: int) -> Any:
     if not rows.indexed:
         return rows.values.reshape(shape)
     return sp.csr_array((rows.values, rows.columns.view(np.int32), rows.starts), shape=shape)
+
+
+def in_double(rows: Rows) -> Rows:
+    """The same rows with values in double precision."""
+    return rows._replace(values=_locked(rows.values.astype(np.float64, copy=False)))
 
 
 def measured_rows(X: Any, bias: float) -> tuple[Rows, Floats]:

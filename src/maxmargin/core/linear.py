@@ -8,6 +8,7 @@ With ``u(B) = origin + X' B`` and weights ``W(B) = u``, or ``max(u, 0)`` if they
 Weights have shape (n_features + 1, n_outputs), the last row for the constant feature ``bias``.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,8 +26,9 @@ from maxmargin.core.inputs import (
 )
 from maxmargin.core.registry import registered
 
-_CHUNK_ENTRIES = 1 << 20
-"""Scores, and copies of features, of a chunk of examples, about."""
+_LEAST_ENTRIES, _MOST_ENTRIES = 1 << 18, 1 << 20
+"""Scores, and copies of features, of a chunk of examples, about: as many as there are weights, for
+which a product with the features makes a new array in each chunk, within these bounds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,20 +104,31 @@ class LinearProblem(ABC):
     def _chunks(self) -> Iterator[slice]:
         n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
         copied = 0 if self.X.dtype == np.float64 else n_entries  # into double precision
-        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + copied / max(1, self.n_samples)))
+        entries = min(max(math.prod(self.weights_shape), _LEAST_ENTRIES), _MOST_ENTRIES)
+        step = 1 + int(entries / (self.n_outputs + copied / max(1, self.n_samples)))
         for start in range(0, self.n_samples, step):
             yield slice(start, min(start + step, self.n_samples))
 
-    def _features(self, examples: slice) -> Any:
-        """Rows of X; all of them without a copy."""
-        everything = examples.indices(self.n_samples) == (0, self.n_samples, 1)
-        return self.X if everything else self.X[examples]
+    def _features(self, examples: slice, transposed: bool = False) -> Any:
+        """Consecutive rows of X, or as columns, without a copy."""
+        X, (start, stop, _) = self.X, examples.indices(self.n_samples)
+        everything = (start, stop) == (0, self.n_samples)
+        if everything or not sp.issparse(X):
+            rows = X if everything else X[start:stop]
+            return rows.T if transposed else rows
+        n, d = stop - start, X.shape[1]
+        rows = sp.csc_array((d, n)) if transposed else sp.csr_array((n, d))
+        first, last = X.indptr[[start, stop]]
+        # Set one by one: given all at once, views of less than half of an array would be copied.
+        rows.data, rows.indices = X.data[first:last], X.indices[first:last]
+        rows.indptr = X.indptr[start : stop + 1] - first
+        return rows
 
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
         """``u(B)``."""
         u = self._start()
         for rows in self._chunks():
-            u[:-1] += self._features(rows).T @ dual_coef[rows]
+            u[:-1] += self._features(rows, transposed=True) @ dual_coef[rows]
         u[-1] += self.bias * dual_coef.sum(axis=0)
         return u
 

@@ -22,8 +22,9 @@ Entries = tuple[Order, NDArray[np.uint32], Floats, Floats]
 _CHUNK = 1024
 """Examples whose cuts are in memory at the same time while the objective is evaluated."""
 
-_FEATURES = 1 << 22
-"""Weights of a dual point that are in memory at the same time, beside those of the fit: 32 MB."""
+_FEATURES, _PARTS = 1 << 21, 8
+"""Weights of a dual point that are in memory at the same time, beside those of the fit: 16 MB, or
+one of so many parts, for each of which its cuts are made again."""
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -199,9 +200,13 @@ class Oracle(ABC):
         coef = point.feasible_coef(self.C)
         linear = square = 0.0
         # Where Python makes the cuts, to make them again takes too long.
-        most = max(self.n_features, 1) if self.oracle_work is None else _FEATURES
+        most = max(self.n_features, 1)
+        if self.oracle_work is not None:
+            most = max(_FEATURES, -(-most // _PARTS))
+        some_weights = np.empty(min(most, self.n_features))
         for first in range(0, max(self.n_features, 1), most):
-            weights, linear = np.zeros(min(most, self.n_features - first)), 0.0
+            weights, linear = some_weights[: self.n_features - first], 0.0
+            weights[:] = 0.0
             for start in range(0, len(coef), _CHUNK):
                 some = slice(start, start + _CHUNK)
                 cuts = self.cuts_of(point.examples[some], point.outputs[some])

@@ -533,8 +533,7 @@ class CutCache(WorkingSet):
         )
 
     def _add_examples(self, owners: Order, totals: Floats) -> Order:
-        table, n = self._table, len(owners)
-        counts = table.counts.copy()
+        n, counts = len(owners), self._table.counts.copy()
         places = np.arange(n, dtype=np.int64)
         arrays = {
             "owner": owners,
@@ -548,12 +547,9 @@ class CutCache(WorkingSet):
         counts[_N_SLOTS] += n * FIRST_CAPACITY
         counts[_N_GRAM] += n * FIRST_CAPACITY**2
         longer = {name: self._followed(name, new) for name, new in arrays.items()}
-        self._table = table._replace(
-            **longer,
-            slots=self._longer(table.slots, int(counts[_N_SLOTS])),
-            gram=self._longer(table.gram, int(counts[_N_GRAM])),
-            counts=counts,
-        )
+        self._reserve("slots", int(counts[_N_SLOTS]))
+        self._reserve("gram", int(counts[_N_GRAM]))
+        self._table = self._table._replace(**longer, counts=counts)
         examples = np.arange(self.n_examples - n, self.n_examples, dtype=np.int64)
         if self._found is not None:
             self._found[owners - self._window[0]] = examples

@@ -135,7 +135,7 @@ class WorkingSet(Stateful):
 
     state_names: ClassVar[tuple[str, ...]] = ("outputs", "linear", "dual", "_table")
 
-    _growth = 2
+    _growth = 4
     """Fraction by which arrays grow at least."""
 
     def __init__(self, totals: Floats, n_features: int, expander: Expander | None = None) -> None:
@@ -502,9 +502,8 @@ class WorkingSet(Stateful):
         """Double the room for cuts in some examples, at the end of the lists."""
         table = self._table
         old = table.capacity[full].astype(np.int64)
-        slots = self._longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
-        gram = self._longer(table.gram, table.counts[_N_GRAM] + int((4 * old**2).sum()))
-        self._table = table._replace(slots=slots, gram=gram)
+        self._reserve("slots", int(table.counts[_N_SLOTS] + (2 * old).sum()))
+        self._reserve("gram", int(table.counts[_N_GRAM] + (4 * old**2).sum()))
         _widen_examples(full, self._table)
 
     def _add_numbers(self, wanted: int) -> None:
@@ -536,12 +535,22 @@ class WorkingSet(Stateful):
             self._resize_arena(size)
 
     def _resize_arena(self, size: int) -> None:
-        if not self._table.values.flags.owndata:  # those out of a pickle live in its memory
-            own = {name: getattr(self._table, name).copy() for name in ("columns", "values")}
+        self._resize(size, "columns", "values")
+
+    def _reserve(self, name: str, least: int) -> None:
+        """Make an array at least so long, with room to spare if it was too short."""
+        length = len(getattr(self._table, name))
+        if least > length:
+            self._resize(self._grown(length, least), name)
+
+    def _resize(self, size: int, *names: str) -> None:
+        """Give arrays another size in place: a copy beside the old one would be a peak."""
+        if not all(getattr(self._table, name).flags.owndata for name in names):
+            # Those out of a pickle live in its memory.
+            own = {name: getattr(self._table, name).copy() for name in names}
             self._table = self._table._replace(**own)
-        # In place: a copy beside the old arena would be the peak of all memory.
-        self._table.columns.resize(size, refcheck=False)
-        self._table.values.resize(size, refcheck=False)
+        for name in names:
+            getattr(self._table, name).resize(size, refcheck=False)
 
     @property
     def _has_gaps(self) -> bool:
@@ -576,10 +585,6 @@ class WorkingSet(Stateful):
 
     def _grown(self, length: int, wanted: int) -> int:
         return max(wanted, length + length // self._growth)
-
-    def _longer(self, array: NDArray[Any], wanted: int) -> NDArray[Any]:
-        """`array`, or a copy with room to spare if it is too short."""
-        return array if wanted <= len(array) else _longer(array, self._grown(len(array), wanted))
 
 
 _NO_CUTS = Cuts(

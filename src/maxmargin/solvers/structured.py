@@ -98,8 +98,9 @@ class Run(SolverRun):
             self.momentum.settle(early=True)
 
     def release(self) -> None:
-        """Release what no certificate needs."""
+        """Release what no certificate needs, and what would keep the data when the run is over."""
         self.best = self.answer()
+        self.momentum = None  # which points back to the run
         del self.weights
 
     @property

@@ -144,18 +144,24 @@ def fit_examples(
 
         fit_examples_on_shards(hooks, inputs, outputs, examples, sample_weight)
     else:
-        fit_in_memory(hooks, inputs, outputs, examples, sample_weight)
+        oracle, metadata = oracle_of(hooks, examples, sample_weight)
+        del examples  # labels as text take more memory than as numbers
+        fit_oracle(hooks, inputs, outputs, oracle, metadata)
     hooks._check_names(X, reset=True)
     return estimator
 
 
-def fit_in_memory(
-    estimator: Hooks, X: Any, y: Any, examples: Encoded, sample_weight: ArrayLike | None
-) -> None:
-    """Fit to examples in this process; `X` and `y` are as before encoding."""
+def oracle_of(
+    estimator: Hooks, examples: Encoded, sample_weight: ArrayLike | None
+) -> tuple[Oracle, Metadata]:
+    """The oracle of examples, and what they fix."""
     C = costs(estimator, examples.n_examples, sample_weight)
     metadata = estimator._metadata(examples, None)
-    oracle = estimator._oracle(examples, C, metadata)
+    return estimator._oracle(examples, C, metadata), metadata
+
+
+def fit_oracle(estimator: Hooks, X: Any, y: Any, oracle: Oracle, metadata: Metadata) -> None:
+    """Fit in this process to an oracle's examples; `X` and `y` are as before encoding."""
     forget_other_classes(estimator, metadata)
     estimator._online = None
     estimator._solve(make_solver(estimator.solver), oracle, X, y, metadata)

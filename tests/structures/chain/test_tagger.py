@@ -1,5 +1,6 @@
 """SequenceTagger: what goes in, what comes out, and what it says to bad input."""
 
+import gc
 import itertools
 import warnings
 
@@ -10,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import maxmargin as mm
+from maxmargin.structures.chain.oracle import ChainOracle
 
 
 def words(n=60, n_features=6, n_labels=3, seed=0):
@@ -116,6 +118,28 @@ def test_feature_dictionaries():
     assert list(tagger.vocabulary_) == ["w=a", "n", "yes", "many=p", "many=q", "in=x", "other"]
     assert tagger.n_features_in_ == 7
     assert len(tagger.predict([[{"w": "never seen"}], []])) == 2
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_indicators_give_the_weights_of_their_matrix_to_the_bit(order):
+    named = [[{f"f{j}": str(np.sign(v)) for j, v in enumerate(row)} for row in x] for x in X]
+    one = mm.SequenceTagger(order=order).fit(named, Y)
+    matrix, ends = one.vocabulary_.matrix(named, grow=False)
+    two = mm.SequenceTagger(order=order).fit(matrix, FLAT_Y, lengths=np.diff(ends))
+    np.testing.assert_array_equal(one._table, two._table)
+    assert one.certificate_ == two.certificate_
+
+
+def test_a_fit_leaves_its_data_to_no_collector_of_cycles():
+    gc.collect()
+    gc.disable()
+    try:
+        before = set(map(id, gc.get_objects()))
+        mm.SequenceTagger().fit(X, Y)
+        new = [one for one in gc.get_objects() if id(one) not in before]
+    finally:
+        gc.enable()
+    assert not [one for one in new if isinstance(one, ChainOracle)]
 
 
 def test_numbers_strings_and_labels_never_seen(tagger):

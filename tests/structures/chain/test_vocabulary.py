@@ -111,6 +111,27 @@ def test_many_names_and_long_rows():
     np.testing.assert_array_equal(rows.toarray(), expected)
 
 
+@pytest.mark.parametrize(
+    ("position", "kind", "value"),
+    [
+        ({"a": "b"}, np.float32, 1.0),
+        ({"a": 0.5}, np.float32, 0.5),
+        ({"a": 0.1}, np.float64, 0.1),
+        ({"a": 1e300}, np.float64, 1e300),
+        ({"a=b": 2**24, "a": "b"}, np.float64, 2.0**24 + 1.0),  # the sum alone is rounded
+    ],
+)
+@pytest.mark.parametrize("n_others", [2, 70])
+def test_values_are_single_only_where_that_is_exact(position, kind, value, n_others):
+    others = {f"other{k}": True for k in range(n_others)}
+    sequences = [[{"first": "x"}, others, others | position]]
+    rows, _ = Vocabulary().rows(sequences, grow=True)
+    assert rows.values.dtype == (kind if n_others == 2 else np.float64)
+    found = Vocabulary().matrix(sequences, grow=True)[0].toarray()
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found.sum(axis=1), [1.0, n_others, n_others + value])
+
+
 def test_reading_leaves_no_reference_behind():
     word, value = "a word of its own", "a value of its own"
     sequences = [[{word: value, "number": 2.5}, [word]] * 50]

@@ -16,7 +16,7 @@ from maxmargin.compiled.exponentials import (
     set_potentials,
     true_score,
 )
-from maxmargin.compiled.rows import as_matrix, squared_norms
+from maxmargin.compiled.rows import as_matrix, in_double, squared_norms
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
@@ -330,7 +330,9 @@ class ChainDistributions(Distributions):
         layout, lengths = oracle.layout, oracle.sequences.lengths
         n_pairs = np.maximum(lengths - 1, 0)
         sizes = lengths * layout.n_columns, n_pairs * (layout.n_labels * layout.n_columns)
-        data = oracle.data, oracle.C, _squares(oracle)
+        # The largest of all routines is compiled for double precision alone.
+        chains = oracle.data._replace(rows=in_double(oracle.rows))
+        data = chains, oracle.C, _squares(oracle)
         super().__init__(oracle, ChainPoint.even(oracle), data, sizes, temperature)
 
     def _true_places(self) -> tuple[Order, ...]:

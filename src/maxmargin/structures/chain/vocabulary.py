@@ -39,7 +39,7 @@ _PyFloat_AsDouble = types.ExternalFunction("PyFloat_AsDouble", types.float64(_ob
 _PyErr_Occurred = types.ExternalFunction("PyErr_Occurred", _object())
 _PyErr_Clear = types.ExternalFunction("PyErr_Clear", types.void())
 
-_DONE, _TABLE_FULL, _TEXT_FULL, _UNUSUAL = range(4)
+_DONE, _TABLE_FULL, _TEXT_FULL, _UNUSUAL, _INEXACT = range(5)
 """Why `_read` returns."""
 
 _TRUE, _FALSE, _NONE, _DICT, _LIST, _STR, _FLOAT, _INT = range(8)
@@ -51,6 +51,9 @@ _CODE, _NAME, _NAME_LENGTH, _VALUE, _VALUE_LENGTH, _SLOT = range(6)
 
 _SORTED_UP_TO = 64
 """Features of a row up to which it is sorted by insertion, not by scipy."""
+
+_ROOM = 4
+"""Part of the text of all names by which its array grows."""
 
 _FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _SIGN = np.uint8(ord(SEPARATOR))
@@ -88,12 +91,16 @@ class NameTable(Remade):
     def read(
         self, positions: Sequence[Any], plain: Callable[[int], dict[str, float]], grow: bool
     ) -> Rows:
-        """Feature rows of positions; `plain` gives the features of those with unusual values."""
+        """Feature rows of positions; `plain` gives the features of those with unusual values.
+
+        Values are float32 if that holds all of them exactly, as it does the ones of indicators.
+        """
         # In CPython the number that `id` gives is an address.
         pointers = np.fromiter(map(id, positions), dtype=np.intp, count=len(positions))
         unusual: list[dict[str, float]] = []  # kept alive
         sizes = _sizes(positions)
-        columns, values = np.empty(sum(sizes), dtype=np.int32), np.empty(sum(sizes))
+        columns = np.empty(sum(sizes), dtype=np.int32)
+        values: NDArray[np.floating] = np.empty(sum(sizes), dtype=np.float32)
         starts = np.zeros(len(positions) + 1, dtype=np.int64)
         features, numbers, seen = _space(max(sizes, default=0))
         state, scratch = np.array([0, self.n_columns]), np.empty(4, dtype=np.intp)
@@ -108,24 +115,24 @@ class NameTable(Remade):
             if outcome == _TABLE_FULL:
                 self._enlarge()
             elif outcome == _TEXT_FULL:
-                room = np.empty(max(len(self.text), 4096), dtype=np.uint8)
+                room = np.empty(max(len(self.text) // _ROOM, 4096), dtype=np.uint8)
                 self.text = np.concatenate([self.text, room])
+            elif outcome == _INEXACT:
+                values = values.astype(np.float64)
             else:
                 at = int(state[_POSITION])
                 unusual.append(plain(at))
                 pointers[at] = id(unusual[-1])
                 more = len(unusual[-1]) - sizes[at]
                 if more > 0:
-                    columns, values = (
-                        np.concatenate([part, np.empty(more, dtype=part.dtype)])
-                        for part in (columns, values)
-                    )
+                    columns = np.concatenate([columns, np.empty(more, dtype=columns.dtype)])
+                    values = np.concatenate([values, np.empty(more, dtype=values.dtype)])
                     features, numbers, seen = _space(max(len(numbers), len(unusual[-1])))
         n_entries = starts[-1]
         rows = sparse_rows(values[:n_entries], columns[:n_entries], starts)
         if len(numbers) <= _SORTED_UP_TO:
             return rows
-        matrix = as_matrix(rows, self.n_columns).copy()
+        matrix = as_matrix(rows, self.n_columns).astype(np.float64)  # a copy, whose sums are exact
         matrix.sum_duplicates()
         return make_rows(matrix, 0.0)
 
@@ -328,17 +335,20 @@ def _move(slots, larger):
 
 @_routine
 def _insert(columns, values, start, end, column, value):
-    """Insert a feature into a sorted row; returns the row's end."""
+    """Insert a feature into a sorted row; returns the row's end, -1 if its value was rounded."""
     at = end
     while at > start and columns[at - 1] > column:
         at -= 1
     if at > start and columns[at - 1] == column:
-        values[at - 1] += value
-        return end
-    for k in range(end, at, -1):
-        columns[k], values[k] = columns[k - 1], values[k - 1]
-    columns[at], values[at] = column, value
-    return end + 1
+        at -= 1
+        value += values[at]
+    else:
+        for k in range(end, at, -1):
+            columns[k], values[k] = columns[k - 1], values[k - 1]
+        columns[at] = column
+        end += 1
+    values[at] = value
+    return end if values[at] == value else -1
 
 
 @_routine
@@ -355,7 +365,7 @@ def _read(
     grow : bool, give new names columns
     slots, ends, text : the name table
     features, numbers, seen, scratch : scratch of one position, see `_space`
-    columns, values, starts : CSR arrays of the rows, set
+    columns, values, starts : CSR arrays of the rows, set; values of float32 or float64
     state : ndarray of int64, the position to go on from and the number of columns, changed
     """
     mask = len(slots) - 1
@@ -391,7 +401,9 @@ def _read(
                 end = _insert(columns, values, start, end, column, numbers[k])
             else:
                 columns[end], values[end] = column, numbers[k]
-                end += 1
+                end = end + 1 if values[end] == numbers[k] else -1
+            if end < 0:
+                return _INEXACT
         starts[row + 1] = end
         state[_POSITION] += 1
     return _DONE
@@ -450,9 +462,9 @@ class Vocabulary(Remade, Mapping[str, int]):
         return self._table.read(positions, plain, grow), ends
 
     def matrix(self, sequences: Sequence[Any], grow: bool) -> tuple[Any, NDArray[np.int64]]:
-        """The same rows as a CSR matrix, and where each sequence ends."""
+        """The same rows as a CSR matrix of float64, and where each sequence ends."""
         rows, ends = self.rows(sequences, grow)
-        return as_matrix(rows, max(len(self), 1)), ends
+        return as_matrix(rows, max(len(self), 1)).astype(np.float64, copy=False), ends
 
 
 def _plain(position: Any) -> dict[str, float]:

@@ -19,7 +19,14 @@ from maxmargin.predictors.checks import check_features, one_sentence
 from maxmargin.predictors.declared import estimator
 from maxmargin.structures.ranking.predictor import RankerPredictor, query_rows
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
-from maxmargin.training.fit import Encoded, Metadata, fit_in_memory, known_metadata, partial_fit
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_oracle,
+    known_metadata,
+    oracle_of,
+    partial_fit,
+)
 
 MOST_RELEVANCE = 1000.0
 """Higher relevance would have an infinite gain."""
@@ -96,7 +103,7 @@ class Ranker(RankerPredictor, RescaledEstimator):
             If queries are left out because all orders have the same loss.
         """
         examples = self._encode(X, y, None, groups)
-        fit_in_memory(self, examples.X, y, examples, sample_weight)
+        fit_oracle(self, examples.X, y, *oracle_of(self, examples, sample_weight))
         self.n_queries_, self.n_left_out_ = self._counts(examples)
         self._finish(X, {})
         return self
