@@ -245,7 +245,7 @@ class Expander(Protocol):
         columns: NDArray[np.uint32],
         values: Floats,
     ) -> None:
-        """Write the cut of output ``found[starts[k]:]``, of known loss, from ``entries[k]`` on."""
+        """Write cuts of outputs ``found[starts[k]:]``, of known loss, to their `entries`."""
 
 
 class CompiledOracle(Oracle):

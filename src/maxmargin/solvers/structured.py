@@ -54,7 +54,7 @@ RESUMED = 1e-6
 ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
 
-NEWTON_PART_OF_GAP = 0.1
+NEWTON_PART_OF_GAP = 0.03
 """Part of the gap, or of the objective over the working set, that a solve of that leaves."""
 
 FIRST_WORK, MOST_WORK = 2e5, 1e7

@@ -408,9 +408,13 @@ def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-de
 
 @compiled
 def measure_cuts(data, examples, starts, found, zero_one, counts, losses):  # type: ignore[no-untyped-def]
-    """Set number of entries and loss of the cut of each example's found labels."""
+    """Set number of entries and loss of the cut of each example's found labels.
+
+    A cut of a long chain that would have more entries than there are weights has one for each.
+    """
     rows, tied, ends, layout = data.rows, data.tied, data.ends, data.layout
     labels, loss = data.labels, data.loss
+    n_weights = layout.n_rows * layout.n_columns
     for k in range(len(examples)):
         b = examples[k]
         start, at = ends[b], starts[k]
@@ -429,21 +433,27 @@ def measure_cuts(data, examples, starts, found, zero_one, counts, losses):  # ty
                 count += 1 + tied.starts[start + t + 1] - tied.starts[start + t]
             if layout.triples >= 0 and t > 1 and differ(labels, found, start, at, t, 2):
                 count += 1
-        counts[k] = 2 * count
+        counts[k] = min(2 * count, n_weights)
         losses[k] = data.loss_scale[b] * total
         if zero_one:
             losses[k] = 1.0 if errors > 0 else 0.0
 
 
 @inlined
-def put_pair(columns, values, at, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
+def put_pair(columns, values, at, dense, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
     """Put `value` in column ``row * width + y_true`` and ``-value`` in that of the other label.
 
     columns, values, at : entries of the cuts, and where to begin; returns where they go on
+    dense : bool, the cut has an entry for each weight, from `at` on
     width, row, y_true, other_row, other : width of the weight table, true and other cell in it
     """
-    columns[at] = row * width + y_true
-    columns[at + 1] = other_row * width + other
+    cell, other_cell = row * width + y_true, other_row * width + other
+    if dense:
+        values[at + cell] += value
+        values[at + other_cell] -= value
+        return at
+    columns[at] = cell
+    columns[at + 1] = other_cell
     values[at] = value
     values[at + 1] = -value
     return at + 2
@@ -451,15 +461,24 @@ def put_pair(columns, values, at, width, row, y_true, other_row, other, value): 
 
 @compiled
 def fill_cuts(data, examples, starts, found, scales, entries, columns, values):  # type: ignore[no-untyped-def]
-    """Write the cuts ``phi(x, y_true) - phi(x, found)``, entries only where labels differ."""
+    """Write the cuts ``phi(x, y_true) - phi(x, found)``, entries only where labels differ.
+
+    That of example ``examples[k]`` lies in ``entries[k]:entries[k + 1]``, see `measure_cuts`.
+    """
     rows, tied, ends, layout, labels = data.rows, data.tied, data.ends, data.layout, data.labels
     width, n = layout.n_columns, layout.n_labels
+    n_weights = layout.n_rows * width
     for k in range(len(examples)):
         b = examples[k]
         start, stop = ends[b], ends[b + 1]
         other_at = starts[k]
         scale = scales[k]
         at = entries[k]
+        dense = entries[k + 1] - at == n_weights
+        if dense:
+            for p in range(n_weights):
+                columns[at + p] = p
+                values[at + p] = 0.0
         for t in range(stop - start):
             y, z = np.int64(labels[start + t]), np.int64(found[other_at + t])
             if y != z:
@@ -467,29 +486,31 @@ def fill_cuts(data, examples, starts, found, scales, entries, columns, values): 
                 for q in range(first, rows.starts[start + t + 1]):
                     row = np.int64(rows.columns[q if rows.indexed else q - first])
                     at = put_pair(
-                        columns, values, at, width, row, y, row, z, scale * rows.values[q]
+                        columns, values, at, dense, width, row, y, row, z, scale * rows.values[q]
                     )
                 if layout.bias >= 0:
-                    at = put_pair(columns, values, at, width, layout.bias, y, layout.bias, z, scale)
+                    at = put_pair(
+                        columns, values, at, dense, width, layout.bias, y, layout.bias, z, scale
+                    )
                 if layout.first >= 0 and t == 0:
                     row = layout.first
-                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                    at = put_pair(columns, values, at, dense, width, row, y, row, z, scale)
                 if layout.last >= 0 and start + t + 1 == stop:
                     row = layout.last
-                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                    at = put_pair(columns, values, at, dense, width, row, y, row, z, scale)
             if t > 0 and differ(labels, found, start, other_at, t, 1):
                 before = np.int64(labels[start + t - 1])
                 other_before = np.int64(found[other_at + t - 1])
                 row, other = layout.transitions + before, layout.transitions + other_before
-                at = put_pair(columns, values, at, width, row, y, other, z, scale)
+                at = put_pair(columns, values, at, dense, width, row, y, other, z, scale)
                 for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
                     first = layout.tied + np.int64(tied.columns[q]) * n
                     value = scale * tied.values[q]
                     row, other = first + before, first + other_before
-                    at = put_pair(columns, values, at, width, row, y, other, z, value)
+                    at = put_pair(columns, values, at, dense, width, row, y, other, z, value)
             if layout.triples >= 0 and t > 1 and differ(labels, found, start, other_at, t, 2):
                 row = np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
                 other = np.int64(found[other_at + t - 2]) * n + found[other_at + t - 1]
                 row += layout.triples
                 other += layout.triples
-                at = put_pair(columns, values, at, width, row, y, other, z, scale)
+                at = put_pair(columns, values, at, dense, width, row, y, other, z, scale)
