@@ -286,7 +286,7 @@ def evaluate(model: Path, data: str, threads: int, encoding: str | None, as_json
     _print_json(numbers, as_json)
 
 
-@app.command()
+@app.command(short_help="Train a model for each of several values of C.")
 @data_file
 @option("-o", "--output", type=PATH, required=True, help="Folder for the models.")
 @option(
@@ -333,7 +333,7 @@ def path(
     raise Exit(code)
 
 
-@app.command()
+@app.command(short_help="Write an HTML report of a model.")
 @model_file
 @option("-o", "--output", type=PATH, default=Path("report.html"), help="HTML file to write.")
 @test
@@ -362,7 +362,7 @@ def report(
     report_file(model, output, test, models, title, encoding, _speaker(False))
 
 
-@app.command()
+@app.command(short_help="Convert a LIBSVM file to a folder of arrays.")
 @data_file
 @argument("folder", type=PATH)
 @quiet
