@@ -239,8 +239,12 @@ class MulticlassProblem(LinearProblem):
     def unclipped_weights(self, dual_coef: Any) -> Any:
         if not sp.issparse(dual_coef):
             return super().unclipped_weights(dual_coef)
-        constant = self.bias * sp.csr_array(dual_coef.sum(axis=0).reshape(1, -1))
-        return sp.vstack([sp.csr_array(self.X.T) @ dual_coef, constant], format="csr")
+        weights = sp.csr_array(self.X.T) @ dual_coef
+        if self.bias == 0.0:
+            weights.resize(self.weights_shape)
+            return weights
+        constant = sp.csr_array(self.bias * dual_coef.sum(axis=0).reshape(1, -1))
+        return sp.vstack([weights, constant], format="csr")
 
     def total_loss(self, weights: Any) -> float:
         if not sp.issparse(weights):

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 MOST_LIST_PASSES = 8
 """Passes over the lists after a pass of the oracle."""
 
-ENOUGH_GAIN = 0.1
-"""Lists are left when a pass over them gains less than this part of the allowed gap, ..."""
-
-WORTH_A_PASS = 0.05
-"""... or of what the pass of the oracle gained, before the next one would gain more."""
+WORTH_A_PASS = 0.01
+"""Lists are left when a pass over them gains less than this part of what the oracle calls gained:
+about what the next ones will. The objective depends on it: it is first order in the distance of the
+weights, and the dual only second."""
 
 MOST_DENSE_WEIGHTS = 1 << 25
 """Weights beyond which the answer is a sparse array."""
@@ -130,8 +129,7 @@ class ManyClassesRun(ExplicitRun):
     def iterate(self) -> None:
         """Call the oracle for every example; then update the lists while that gains enough."""
         state = self.dual_state
-        enough = self.stopping.allowed_gap(self.best_dual)
-        step = self.gain > enough
+        step = self.gain > self.stopping.allowed_gap(self.best_dual)
         by_oracle = 0.0
         for gained in state.oracle_calls(self.threshold, step):
             by_oracle += gained
@@ -151,7 +149,7 @@ class ManyClassesRun(ExplicitRun):
                 if self.stopping.out_of_time:
                     return
             self.gain += gain_of_pass
-            if gain_of_pass <= max(ENOUGH_GAIN * enough, WORTH_A_PASS * by_oracle):
+            if gain_of_pass <= WORTH_A_PASS * by_oracle:
                 break
 
     def _evaluated(self) -> None:
