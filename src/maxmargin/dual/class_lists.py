@@ -179,8 +179,8 @@ def have_room(data, i, weights, count):  # type: ignore[no-untyped-def]
     n_dense = weights.dense.shape[0] - 1
     for p in range(data.ends[i], data.rows.starts[i + 1]):
         t = np.int64(data.rows.columns[p]) - n_dense
-        # At most two thirds are taken: then searches stay short, and end.
-        while 3 * (weights.used[t] + count) > np.int64(2) << weights.bits[t]:
+        # At most three quarters are taken: then searches stay short, and end.
+        while 4 * (weights.used[t] + count) > np.int64(3) << weights.bits[t]:
             if not grow_table(weights, t):
                 return False
     return True
@@ -410,6 +410,20 @@ def add_lists(data, weights, lists, at):  # type: ignore[no-untyped-def]
             return i
         add_list_multiple(data, i, weights, lists.classes[start:stop], lists.coef[start:stop])
     return len(lists.counts)
+
+
+@compiled
+def compact_tables(weights, by_place):  # type: ignore[no-untyped-def]
+    """Move the tables, in the order of their places, to the beginning of the pool."""
+    end = np.int64(0)
+    for t in by_place:
+        start, size = weights.starts[t], np.int64(1) << weights.bits[t]
+        for p in range(size):
+            weights.keys[end + p] = weights.keys[start + p]
+            weights.values[end + p] = weights.values[start + p]
+        weights.starts[t] = end
+        end += size
+    weights.end[0] = end
 
 
 @compiled

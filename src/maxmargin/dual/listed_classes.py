@@ -17,6 +17,7 @@ from maxmargin.dual.class_lists import (
     ListedRows,
     add_lists,
     call_oracle,
+    compact_tables,
     copy_lists,
     squared_norm,
     update_lists,
@@ -41,8 +42,8 @@ would hold several classes for each row, and take as long to read."""
 TABLE_PLACES = 8
 """Places of a table at first, for each row that has the feature."""
 
-GROWTH = 1.5
-"""How much longer a pool gets."""
+GROWTH = 1.25
+"""How much longer a pool gets when more of it than that is in use."""
 
 CALL_LIMIT = 1e8
 """Multiplications after which a routine pauses for clocks and Ctrl-C."""
@@ -79,7 +80,7 @@ class ListedDual(Stateful):
         self.n_dense = int((DENSE_FROM * frequencies > problem.n_outputs).sum())
         self.data.ends[:] = _dense_ends(self.data, self.n_dense)
         n_columns = padded(problem.n_outputs)
-        self.weights = _tables(frequencies[self.n_dense :], self.n_dense, n_columns)
+        self.frequencies = frequencies[self.n_dense :]
         self.lists = _lists(problem, start, np.flatnonzero(self.data.terms[:, 2] == 0.0))
         self.losses = problem.C * problem.losses_at_zero()
         """C times hinge of each example at its last oracle call."""
@@ -90,10 +91,19 @@ class ListedDual(Stateful):
         self.scores = np.zeros(n_columns + 1)
         self.violated = np.zeros(min(VIOLATED, problem.n_outputs - 1), dtype=np.int32)
         self.per_row = len(self.data.rows.values) / max(1, n) + 1.0
-        if start is not None:
+        self.restart()
+
+    def release(self) -> None:
+        """Free the memory of the weights; `restart` before the next step."""
+        self.weights = _tables(self.frequencies[:0], -1, padded(self.problem.n_outputs))
+
+    def restart(self) -> None:
+        """Make the weights of the lists."""
+        self.weights = _tables(self.frequencies, self.n_dense, padded(self.problem.n_outputs))
+        if self.lists.coef.any():
             at = 0
-            while (at := int(add_lists(self.data, self.weights, self.lists, at))) < n:
-                self._lengthen_pools()
+            while (at := int(add_lists(self.data, self.weights, self.lists, at))) < len(self.losses):
+                self._make_room()
 
     def check_state(self) -> None:
         lists, weights, n = self.lists, self.weights, self.problem.n_samples
@@ -108,7 +118,7 @@ class ListedDual(Stateful):
         own = lists.classes[lists.starts]
         if (lists.counts > lists.rooms).any() or (own != self.problem.labels).any():
             raise ValueError("a list is none of its example's")
-        n_tables = len(self.weights.bits)
+        n_tables = len(self.frequencies)
         for array in (weights.starts, weights.bits, weights.used):
             check_shape("tables", array, n_tables)
         check_shape("weights", weights.dense, self.n_dense + 1, n_columns)
@@ -120,7 +130,7 @@ class ListedDual(Stateful):
         taken = np.concatenate([[0], np.cumsum(weights.keys != n_columns)])
         if (taken[weights.starts + sizes] - taken[weights.starts] != weights.used).any():
             raise ValueError("a table holds more classes, or fewer, than it says")
-        if (3 * weights.used.astype(np.int64) > 2 * sizes).any():
+        if (4 * weights.used.astype(np.int64) > 3 * sizes).any():
             raise ValueError("a table is too full")
         for array in (weights.dense, weights.values, self.losses):
             check_finite("weights", array)
@@ -181,7 +191,7 @@ class ListedDual(Stateful):
                 )  # fmt: skip
                 if at == len(chunk):
                     break
-                self._lengthen_pools()
+                self._make_room()
             yield float(gained[0])
         self.wake()
 
@@ -199,27 +209,28 @@ class ListedDual(Stateful):
                 )  # fmt: skip
                 if at == len(chunk):
                     break
-                self._lengthen_pools()
+                self._make_room()
             yield len(chunk), float(gained[0])
         self.iteration += 1
 
-    def _lengthen_pools(self) -> None:
-        """Make room in the pool that is shorter of it; each changes in one assignment."""
+    def _make_room(self) -> None:
+        """Make room in the pool that has none left.
+
+        Ctrl-C may come between two assignments: routines go by the length of the last ones.
+        """
         weights, lists = self.weights, self.lists
-        n_columns = weights.dense.shape[1]
-        # At least one more of the longest, which may be what did not fit.
-        if len(weights.keys) - weights.end[0] <= (2 << int(weights.bits.max(initial=0))):
-            length = int(GROWTH * len(weights.keys)) + (4 << int(weights.bits.max(initial=0)))
-            self.weights = weights._replace(
-                keys=_longer(weights.keys, length, n_columns),
-                values=_longer(weights.values, length, 0.0),
-            )
+        largest = 2 << int(weights.bits.max(initial=0))
+        if len(weights.values) - weights.end[0] <= largest:
+            compact_tables(weights, np.argsort(weights.starts))
+            wanted = int(GROWTH * weights.end[0]) + 2 * largest
+            if wanted > len(weights.values):
+                self.weights = weights._replace(keys=_longer(weights.keys, wanted))
+                self.weights = self.weights._replace(values=_longer(weights.values, wanted))
         longest = 2 * int(lists.counts.max(initial=0)) + VIOLATED
-        if len(lists.classes) - lists.end[0] <= longest:
-            length = int(GROWTH * len(lists.classes)) + 2 * longest
-            self.lists = lists._replace(
-                classes=_longer(lists.classes, length, 0), coef=_longer(lists.coef, length, 0.0)
-            )
+        if len(lists.coef) - lists.end[0] <= longest:
+            wanted = int(GROWTH * len(lists.coef)) + 2 * longest
+            self.lists = lists._replace(classes=_longer(lists.classes, wanted))
+            self.lists = self.lists._replace(coef=_longer(lists.coef, wanted))
 
 
 def _listed_rows(problem: MulticlassProblem) -> tuple[ListedRows, NDArray[np.int64]]:
@@ -313,8 +324,7 @@ def _chunks(order: Order, size: int) -> Iterator[Order]:
         yield order[at : at + size]
 
 
-def _longer(array: NDArray[Any], length: int, fill: float) -> NDArray[Any]:
-    longer = np.empty(length, dtype=array.dtype)
+def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+    longer = np.zeros(length, dtype=array.dtype)
     longer[: len(array)] = array
-    longer[len(array) :] = fill
     return longer

@@ -119,10 +119,15 @@ class ManyClassesRun(ExplicitRun):
         return Status.CONVERGED if self.is_done else self.stopping.reason(len(self.history))
 
     def confirm(self) -> bool:
-        self.certified = self._certified(self.best)
+        try:
+            self.certified = self._certified(self.best)
+        except KeyboardInterrupt:
+            self.dual_state.restart()
+            raise
         if self.certified.status is Status.CONVERGED:
             return True
         self.certified = None
+        self.dual_state.restart()
         self.evaluated_dual = -math.inf  # not closed before it is evaluated again
         return False
 
@@ -165,6 +170,7 @@ class ManyClassesRun(ExplicitRun):
     def _certified(self, best: sp.csr_array | None) -> Result:
         """Weights of a point, or zero, and the present point, certified from the data alone."""
         problem = self.oracle
+        self.dual_state.release()
         dual_coef = problem.feasible(self.point())
         weights = self._weights(dual_coef if best is None else best)
         certificate = certify(problem, weights, dual_coef)
