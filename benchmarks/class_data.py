@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import Data
+from benchmarks.common import Data, Floats
 
 TOPIC_WORDS, GROUP_WORDS = 30, 200
 """Words that a class, and a group of classes, prefers."""
@@ -15,10 +15,10 @@ CLASS_EXPONENT, WORD_EXPONENT = 0.8, 1.0
 """Of the power laws: class (or word) number r is met in proportion to ``(r + 5) ** -exponent``."""
 
 
-def power_law(count: int, exponent: float) -> np.ndarray:
+def power_law(count: int, exponent: float) -> Floats:
     """Cumulated probabilities."""
     weights = (np.arange(count) + 5.0) ** -exponent
-    return np.cumsum(weights) / weights.sum()
+    return np.asarray(np.cumsum(weights) / weights.sum())
 
 
 def made_text(n: int, d: int, k: int, tokens: int = 60, seed: int = 0) -> Data:

@@ -179,7 +179,7 @@ def measure(options: argparse.Namespace) -> Report:
     report.notes.append(
         "Sets: "
         + "; ".join(
-            f"{size.n:,} rows, {size.d:,} words, about {size.tokens} in a row, and {size.k:,} classes"
+            f"{size.n:,} rows of about {size.tokens} words, of {size.d:,}, in {size.k:,} classes"
             for size in (sizes[name] for name in options.data)
         )
         + "."

@@ -94,7 +94,7 @@ def table_place(weights, t, m):  # type: ignore[no-untyped-def]
     at = ((np.int64(m) * HASH_FACTOR) & 0xFFFFFFFF) >> (32 - bits)
     while True:
         key = weights.keys[start + at]
-        if key == m or key == free:
+        if key in (m, free):
             return start + at
         at = (at + 1) & mask
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import measured_rows, padded
-from maxmargin.core.arrays import Floats, check_finite, check_indices, check_shape
+from maxmargin.core.arrays import check_finite, check_indices, check_shape
 from maxmargin.core.linear import MulticlassProblem, WestonWatkins
 from maxmargin.core.state import Stateful
 from maxmargin.dual.class_lists import (
@@ -101,8 +101,8 @@ class ListedDual(Stateful):
         """Make the weights of the lists."""
         self.weights = _tables(self.frequencies, self.n_dense, padded(self.problem.n_outputs))
         if self.lists.coef.any():
-            at = 0
-            while (at := int(add_lists(self.data, self.weights, self.lists, at))) < len(self.losses):
+            at, n = 0, self.problem.n_samples
+            while (at := int(add_lists(self.data, self.weights, self.lists, at))) < n:
                 self._make_room()
 
     def check_state(self) -> None:
@@ -132,8 +132,9 @@ class ListedDual(Stateful):
             raise ValueError("a table holds more classes, or fewer, than it says")
         if (4 * weights.used.astype(np.int64) > 3 * sizes).any():
             raise ValueError("a table is too full")
-        for array in (weights.dense, weights.values, self.losses):
-            check_finite("weights", array)
+        check_finite("weights", weights.dense)
+        check_finite("weights in tables", weights.values)
+        check_finite("losses", self.losses)
 
     def wake(self) -> None:
         """Let all examples be due again whose row, or C, is not zero."""

@@ -167,7 +167,7 @@ class LinearEstimator(LinearPredictor, CertifiedEstimator, Prunable):
         self._online = None
         return result
 
-    def _attributes(self, task: LinearTask, weights: Floats) -> dict[str, Any]:
+    def _attributes(self, task: LinearTask, weights: Any) -> dict[str, Any]:
         """Fitted attributes that weights for the features of a problem make up."""
         last = weights[[-1]].toarray()[0] if sp.issparse(weights) else weights[-1]
         coef = unwhitened(weights[:-1], task.root)

@@ -19,7 +19,12 @@ class ExplicitRun(SolverRun):
     """A run on a problem with explicit outputs, without a user's oracle."""
 
     def __init__(
-        self, solver: "SequentialDual", problem: Any, stopping: Stopping, threads: Threads, seed: int
+        self,
+        solver: "SequentialDual",
+        problem: Any,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
     ) -> None:
         super().__init__(problem, stopping, threads, seed)
         self.solver, self.seed = solver, seed

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import scipy.sparse as sp
 
+from maxmargin.core.arrays import check_shape
 from maxmargin.core.certificate import Certificate, certify
 from maxmargin.core.linear import MulticlassProblem
 from maxmargin.core.oracle import Threads
@@ -68,6 +69,8 @@ class ManyClassesRun(ExplicitRun):
 
     def resume(self, start: Any) -> None:
         """Start from dual coefficients, or from zero."""
+        if start is not None:
+            check_shape("the dual point", start, self.oracle.n_samples, self.oracle.n_outputs)
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
         self.dual_state = ListedDual(self.oracle, start, longest_wait, self.seed)
         self.best_dual = self.dual_state.dual
@@ -107,7 +110,7 @@ class ManyClassesRun(ExplicitRun):
     def _weights(self, point: sp.csr_array) -> Any:
         """Weights of a dual point, as a sparse array if there are very many."""
         n_features, n_classes = self.oracle.weights_shape
-        weights = self.oracle.weights(point)
+        weights: Any = self.oracle.weights(point)
         return weights if n_features * n_classes > MOST_DENSE_WEIGHTS else weights.toarray()
 
     @property
@@ -119,11 +122,7 @@ class ManyClassesRun(ExplicitRun):
         return Status.CONVERGED if self.is_done else self.stopping.reason(len(self.history))
 
     def confirm(self) -> bool:
-        try:
-            self.certified = self._certified(self.best)
-        except KeyboardInterrupt:
-            self.dual_state.restart()
-            raise
+        self.certified = self._certified(self.best)
         if self.certified.status is Status.CONVERGED:
             return True
         self.certified = None
@@ -138,7 +137,7 @@ class ManyClassesRun(ExplicitRun):
         by_oracle = 0.0
         for gained in state.oracle_calls(self.threshold, step):
             by_oracle += gained
-            if self.stopping.out_of_time or self.stopping.cancelled.is_set():
+            if self.stopping.out_of_time:
                 return
         self.calls += self.oracle.n_samples
         self.gain = by_oracle if step else 0.0

@@ -46,6 +46,7 @@ FINISHED = (Status.CONVERGED, Status.MAX_ITER)
 UPDATES_FIRST = 50
 """Iterations before an interior-point solve is thought of: most fits end before."""
 
+
 @registered("SequentialDual")
 @dataclass(frozen=True, kw_only=True)
 class SequentialDual(Solver):
