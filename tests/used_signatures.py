@@ -116,7 +116,7 @@ def use_many_classes() -> None:
     random = np.random.default_rng(0)
     y = np.arange(360) % 120
     for kind in (np.float32, np.float64):
-        X = sp.random_array((360, 2000), density=0.002, rng=random, format="csr", dtype=kind)
+        X = sp.csr_array((random.random((360, 2000)) < 0.002).astype(kind))
         model = mm.LinearClassifier(max_iter=3, warm_start=True, fit_intercept=False)
         model.fit(X, y).fit(X, y)
 

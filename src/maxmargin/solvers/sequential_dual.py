@@ -54,12 +54,13 @@ class SequentialDual(Solver):
 
     The method of Keerthi et al. (2008) for multi-class problems; coordinate descent for binary
     problems and regression. A small problem whose updates have taken more work than an
-    interior-point solve would, as those of badly scaled features do, is solved by that. On sparse
-    rows of many classes, each example has a list of the few classes that matter to it; an oracle
-    call that finds further ones is followed by updates over the lists alone, in one thread and
-    without `acceleration` and `averaging`. Between
+    interior-point solve would, as those of badly scaled features do, is solved by that. Between
     evaluations, the objective in the history is estimated with the loss of every example at its
     last update.
+
+    On sparse rows with a hundred classes or more, each example has a list of the few classes that
+    matter to it. Oracle calls, which score all classes, find further ones; updates over the lists
+    alone follow. That takes one thread, and neither `acceleration` nor `averaging`.
 
     Parameters
     ----------
