@@ -16,6 +16,7 @@ from maxmargin.core.result import Status
 from maxmargin.dual import listed_classes
 from maxmargin.dual.explicit import MulticlassDual
 from maxmargin.dual.listed_classes import ListedDual, has_listed_dual
+from maxmargin.estimators.convergence import NotConvergedWarning
 from maxmargin.solvers import many_classes
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
@@ -275,7 +276,7 @@ def test_checkpoints_go_on_to_the_same_bits(text, tmp_path):
         path = tmp_path / f"{stop}.ckpt"
         kept = mm.Checkpoint(path, every=0)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", mm.NotConvergedWarning)
+            warnings.simplefilter("ignore", NotConvergedWarning)
             mm.LinearClassifier(tol=1e-5, max_iter=stop, checkpoint=kept).fit(X, y)
         again = mm.LinearClassifier(tol=1e-5, checkpoint=mm.Checkpoint(path, resume=True))
         again.fit(X, y)
