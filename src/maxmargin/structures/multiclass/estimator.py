@@ -398,7 +398,8 @@ def check_class_options(estimator: Any, classes: NDArray[Any]) -> None:
     weights, known = estimator.class_weight, classes.tolist()
     if isinstance(weights, Mapping):
         # Unless all classes have a weight: a fold may lack some.
-        strange = [key for key in weights if key not in known]
+        names = {*known}
+        strange = [key for key in weights if key not in names]
         if strange and any(label not in weights for label in known):
             raise ValueError(
                 f"class_weight names {strange[0]!r}, which is not one of the classes {known}: "
