@@ -18,7 +18,15 @@ class Section(NamedTuple):
 SECTIONS = (
     Section(
         "Speed against the peers",
-        ("crammer_singer", "one_vs_rest", "binary", "regression", "linear_peers", "path"),
+        (
+            "crammer_singer",
+            "one_vs_rest",
+            "binary",
+            "regression",
+            "linear_peers",
+            "path",
+            "many_classes",
+        ),
     ),
     Section(
         "Sequences",

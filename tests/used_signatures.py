@@ -120,6 +120,16 @@ def _use(fit: Any, case: Case) -> None:
                 continue
 
 
+def use_many_classes() -> None:
+    """Fit sparse rows of rare features with many classes, from zero and from an earlier fit."""
+    random = np.random.default_rng(0)
+    y = np.arange(360) % 120
+    for kind in (np.float32, np.float64):
+        X = sp.csr_array((random.random((360, 2000)) < 0.002).astype(kind))
+        model = mm.LinearClassifier(max_iter=3, warm_start=True, fit_intercept=False)
+        model.fit(X, y).fit(X, y)
+
+
 def use_commands(folder: Path) -> None:
     """Train from a file of every kind, in memory and streamed, and predict."""
     for kind, content in FILES.items():
@@ -156,6 +166,7 @@ def missing_lines() -> list[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         use_everything()
+        use_many_classes()
         with TemporaryDirectory() as folder:
             use_commands(Path(folder))
     return sorted(used_lines() - set(catalogue()))

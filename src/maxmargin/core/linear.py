@@ -30,6 +30,9 @@ _LEAST_ENTRIES, _MOST_ENTRIES = 1 << 18, 1 << 20
 """Scores, and copies of features, of a chunk of examples, about: as many as there are weights, for
 which a product with the features makes a new array in each chunk, within these bounds."""
 
+_DENSE_ROW = 8
+"""A feature with weights for more than one of so many classes has them in an array."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearProblem(ABC):
@@ -188,35 +191,151 @@ class LinearProblem(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MulticlassProblem(LinearProblem):
-    """One weight vector a class; ``loss_matrix[y, j]`` is the loss of ``j`` where ``y`` is true."""
+    """One weight vector a class; ``loss_matrix[y, j]`` is the loss of ``j`` where ``y`` is true.
+
+    Without a matrix, which would be large for many classes, `n_classes` says how many there are,
+    and every mistake costs 1. Then weights and dual coefficients may be sparse arrays, too.
+    """
 
     labels: NDArray[np.int32]
     margins: Floats
-    loss_matrix: Floats
+    loss_matrix: Floats | None = None
+    n_classes: int = 0
     _per_example: ClassVar[tuple[str, ...]] = ("X", "C", "labels", "margins")
 
     def check(self) -> None:
         super().check()
-        check_shape("loss_matrix", self.loss_matrix, self.n_outputs, self.n_outputs)
+        if self.loss_matrix is not None:
+            check_shape("loss_matrix", self.loss_matrix, self.n_outputs, self.n_outputs)
         check_indices("labels", self.labels, self.n_outputs)
 
     @property
     def n_outputs(self) -> int:
-        return len(self.loss_matrix)
+        return self.n_classes if self.loss_matrix is None else len(self.loss_matrix)
+
+    def all_losses(self) -> Floats:
+        """The loss matrix, made if there is none."""
+        return 1.0 - np.eye(self.n_classes) if self.loss_matrix is None else self.loss_matrix
+
+    def _losses_of(self, labels: NDArray[np.int32]) -> Floats:
+        """Rows of the loss matrix."""
+        if self.loss_matrix is not None:
+            return self.loss_matrix[labels]
+        losses = np.ones((len(labels), self.n_classes))
+        losses[np.arange(len(labels)), labels] = 0.0
+        return losses
 
     def _augmented(self, scores: Floats, examples: slice) -> Floats:
         """``loss(y, j) + score_j - score_y``; zero at ``j = y``."""
         labels = self.labels[examples]
         own = scores[np.arange(len(labels)), labels]
-        loss = self.margins[examples, None] * self.loss_matrix[labels]
-        return np.asarray(scores - own[:, None] + loss)
+        loss = self._losses_of(labels)
+        loss *= self.margins[examples, None]
+        loss += scores
+        loss -= own[:, None]
+        return loss
 
-    def linear(self, dual_coef: Floats) -> float:
+    def linear(self, dual_coef: Any) -> float:
+        if self.loss_matrix is None:  # then it is what wrong classes have, and so the true one
+            return inner_product(self.margins, self._own(dual_coef))
+
         def of_chunk(rows: slice) -> Any:
-            loss = self.loss_matrix[self.labels[rows]]
+            loss = self._losses_of(self.labels[rows])
             return np.einsum("i,ij,ij->", self.margins[rows], loss, dual_coef[rows])
 
         return -float(sum(map(of_chunk, self._chunks())))
+
+    def _own(self, dual_coef: Any) -> Floats:
+        """Coefficient of each example's true class."""
+        return np.asarray(dual_coef[np.arange(self.n_samples), self.labels]).ravel()
+
+    def unclipped_weights(self, dual_coef: Any) -> Any:
+        if not sp.issparse(dual_coef):
+            return super().unclipped_weights(dual_coef)
+        weights = sp.csr_array(self.X.T) @ dual_coef
+        if self.bias == 0.0:
+            weights.resize(self.weights_shape)
+            return weights
+        constant = sp.csr_array(self.bias * dual_coef.sum(axis=0).reshape(1, -1))
+        return sp.vstack([weights, constant], format="csr")
+
+    def total_loss(self, weights: Any) -> float:
+        if not sp.issparse(weights):
+            return super().total_loss(weights)
+        weights = _SplitWeights(self.X, self.bias, weights)
+        return sum(
+            inner_product(self.C[rows], self.losses(weights.scores(rows), rows))
+            for rows in self._chunks()
+        )
+
+    def penalty(self, weights: Any) -> float:
+        return super().penalty(weights.data if sp.issparse(weights) else weights)
+
+    def dual_of_sums(self, linear: float, unclipped: Any) -> float:
+        if sp.issparse(unclipped):
+            return linear - self.penalty(unclipped)
+        return super().dual_of_sums(linear, unclipped)
+
+    def feasible(self, dual_coef: Any) -> Any:
+        """As an array, or sparse, as it is given."""
+        if not sp.issparse(dual_coef):
+            own = np.arange(self.n_samples), self.labels
+            coef = np.minimum(dual_coef, 0.0)
+            coef[own] = 0.0
+            coef = self._bounded(coef, self.C[:, None])
+            coef[own] = -coef.sum(axis=1)
+            return coef
+        coef = sp.coo_array(dual_coef)
+        wrong = (coef.col != self.labels[coef.row]) & (coef.data < 0.0)
+        rows, columns = coef.row[wrong], coef.col[wrong]
+        parts = sp.csr_array((coef.data[wrong], (rows, columns)), shape=coef.shape)
+        parts = self._bounded(parts, np.repeat(self.C, np.diff(parts.indptr)))
+        own = sp.csr_array(
+            (-parts.sum(axis=1), (np.arange(self.n_samples), self.labels)), shape=coef.shape
+        )
+        return parts + own
+
+    @abstractmethod
+    def _bounded(self, coef: Any, bounds: Floats) -> Any:
+        """Coefficients of wrong classes, none positive, within the bounds.
+
+        `bounds` are the C of each row's entries, in the shape of the array, or of sparse data.
+        """
+
+    @abstractmethod
+    def losses_at_zero(self) -> Floats:
+        """Loss of each example at weights of zero, without C; of a problem without a matrix."""
+
+    @abstractmethod
+    def settled(self, examples: NDArray[Any]) -> sp.coo_array:
+        """Coefficients of wrong classes for rows without features, where these are optimal."""
+
+
+class _SplitWeights:
+    """Sparse weights, with the rows of frequent features as an array: products are faster."""
+
+    def __init__(self, X: Any, bias: float, weights: Any) -> None:
+        filled = np.diff(weights.indptr[:-1])
+        frequencies = np.bincount(X.indices[: X.nnz], minlength=X.shape[1])
+        # The most used first, as many as take a small multiple of the memory of the weights.
+        most = 1 + int(weights.nnz / max(1, weights.shape[1]))
+        worth = np.flatnonzero(_DENSE_ROW * filled > weights.shape[1])
+        worth = worth[np.argsort(-frequencies[worth], kind="stable")][:most]
+        is_dense = np.zeros(X.shape[1], dtype=bool)
+        is_dense[worth] = True
+        rest = np.flatnonzero(~is_dense)
+        columns = np.flatnonzero(is_dense)
+        self.parts = [(X[:, columns], weights[columns].toarray()), (X[:, rest], weights[rest])]
+        self.constant = bias * weights[[-1]].toarray()[0]
+
+    def scores(self, examples: slice) -> Floats:
+        (X, dense), (X_rest, rest) = self.parts
+        scores = np.asarray(X[examples] @ dense)
+        found = sp.csr_array(X_rest[examples] @ rest)
+        rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+        scores[rows, found.indices] += found.data  # each place once: products sum their terms
+        scores += self.constant
+        return scores
 
 
 @registered("CrammerSinger", check="check")
@@ -226,15 +345,23 @@ class CrammerSinger(MulticlassProblem):
     def losses(self, scores: Floats, examples: slice) -> Floats:
         return np.asarray(self._augmented(scores, examples).max(axis=1))
 
-    def feasible(self, dual_coef: Floats) -> Floats:
-        own = np.arange(self.n_samples), self.labels
-        coef = np.minimum(dual_coef, 0.0)
-        coef[own] = 0.0
-        used = -coef.sum(axis=1)
+    def _bounded(self, coef: Any, bounds: Floats) -> Any:
+        used = -np.asarray(coef.sum(axis=1))
+        scale = np.ones(len(used))
         over = used > self.C
-        coef[over] *= (self.C[over] / used[over])[:, None]
-        coef[own] = -coef.sum(axis=1)
+        scale[over] = self.C[over] / used[over]
+        if sp.issparse(coef):
+            return sp.csr_array(sp.diags_array(scale) @ coef)
+        coef *= scale[:, None]
         return coef
+
+    def losses_at_zero(self) -> Floats:
+        return self.margins
+
+    def settled(self, examples: NDArray[Any]) -> sp.coo_array:
+        other = np.where(self.labels[examples] == 0, 1, 0)
+        places = np.arange(len(examples)), other
+        return sp.coo_array((-self.C[examples], places), shape=(len(examples), self.n_outputs))
 
 
 @registered("WestonWatkins", check="check")
@@ -244,12 +371,17 @@ class WestonWatkins(MulticlassProblem):
     def losses(self, scores: Floats, examples: slice) -> Floats:
         return np.asarray(np.maximum(self._augmented(scores, examples), 0.0).sum(axis=1))
 
-    def feasible(self, dual_coef: Floats) -> Floats:
-        own = np.arange(self.n_samples), self.labels
-        coef = np.clip(dual_coef, -self.C[:, None], 0.0)
-        coef[own] = 0.0
-        coef[own] = -coef.sum(axis=1)
-        return coef
+    def _bounded(self, coef: Any, bounds: Floats) -> Any:
+        if sp.issparse(coef):
+            np.maximum(coef.data, -bounds, out=coef.data)
+            return coef
+        return np.maximum(coef, -bounds, out=coef)
+
+    def losses_at_zero(self) -> Floats:
+        return (self.n_outputs - 1.0) * self.margins
+
+    def settled(self, examples: NDArray[Any]) -> sp.coo_array:
+        return sp.coo_array(-self.C[examples, None] * self._losses_of(self.labels[examples]))
 
 
 @registered("ScalarProblem", check="check")

@@ -408,17 +408,17 @@ class MulticlassDual(LinearDual):
         p = self.problem
         terms = np.column_stack([p.C, p.margins, inverse])
         separate_slacks = isinstance(p, WestonWatkins)
-        return MulticlassRows(rows, p.labels, terms, p.loss_matrix, separate_slacks)
+        return MulticlassRows(rows, p.labels, terms, p.all_losses(), separate_slacks)
 
     def _losses_at_zero(self) -> Floats:
-        p, loss = self.problem, self.problem.loss_matrix
+        p, loss = self.problem, self.data.loss
         worst = loss.sum(axis=1) if self.data.separate_slacks else loss.max(axis=1)
         return np.asarray(p.C * p.margins * worst[p.labels])
 
     def _settle(self, empty: Order) -> None:
         problem = self.problem
         own = np.arange(len(empty)), problem.labels[empty]
-        loss = problem.loss_matrix[own[1]]
+        loss = self.data.loss[own[1]]
         if self.data.separate_slacks:
             coef = np.where(loss > 0.0, -problem.C[empty, None], 0.0)
         else:

@@ -230,7 +230,7 @@ def linear_constraints(problem: LinearProblem) -> ClassConstraints | ScalarConst
         made = ScalarConstraints(X, problem)
     else:
         assert isinstance(problem, MulticlassProblem)
-        margins = problem.margins[:, None] * problem.loss_matrix[problem.labels]
+        margins = problem.margins[:, None] * problem.all_losses()[problem.labels]
         shared = isinstance(problem, CrammerSinger)
         made = ClassConstraints(X, problem.labels, margins, problem.C, shared=shared)
     if problem.origin is not None:  # in terms of the difference to it

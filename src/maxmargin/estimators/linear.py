@@ -28,6 +28,7 @@ from maxmargin.core.linear import (
 )
 from maxmargin.core.result import Result
 from maxmargin.data.sources import Source
+from maxmargin.dual.listed_classes import has_listed_dual
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import check_weighted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
@@ -166,10 +167,11 @@ class LinearEstimator(LinearPredictor, CertifiedEstimator, Prunable):
         self._online = None
         return result
 
-    def _attributes(self, task: LinearTask, weights: Floats) -> dict[str, Any]:
+    def _attributes(self, task: LinearTask, weights: Any) -> dict[str, Any]:
         """Fitted attributes that weights for the features of a problem make up."""
+        last = weights[[-1]].toarray()[0] if sp.issparse(weights) else weights[-1]
         coef = unwhitened(weights[:-1], task.root)
-        return self._model(task, coef, task.bias * weights[-1]) | {"n_features_in_": len(coef)}
+        return self._model(task, coef, task.bias * last) | {"n_features_in_": coef.shape[0]}
 
     def _fit_source(self, stream: LinearStream) -> Self:
         solve = partial(self._streamed_solver.solve, stream)
@@ -284,12 +286,15 @@ def _carried_over(
     parts = problem.parts
     if dual_coef.shape != (parts[0].n_samples, len(parts) * parts[0].n_outputs):
         return None
+    if sp.issparse(dual_coef) != has_listed_dual(problem):
+        return None
     factors = [1.0, 0.0] if old_C == new_C else [1.0, 0.0, new_C / old_C]
+    owned = [dual_coef] if len(parts) == 1 else np.split(dual_coef, len(parts), axis=1)
     columns = [
         max((part.feasible(factor * own) for factor in factors), key=part.dual)
-        for part, own in zip(parts, np.split(dual_coef, len(parts), axis=1), strict=True)
+        for part, own in zip(parts, owned, strict=True)
     ]
-    return np.hstack(columns)
+    return columns[0] if len(parts) == 1 else np.hstack(columns)
 
 
 @estimator

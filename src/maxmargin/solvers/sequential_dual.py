@@ -34,20 +34,17 @@ from maxmargin.dual.interior_point import (
     linear_constraints,
     linear_work,
 )
+from maxmargin.dual.listed_classes import has_listed_dual
 from maxmargin.dual.used_features import UsedFeatures
-from maxmargin.solvers.loop import Momentum, Solver, SolverRun, Stopping, run_loop
-
-LONGEST_WAIT = 63
-"""Iterations after which even an idle example is updated again."""
+from maxmargin.solvers.explicit_run import LONGEST_WAIT, SKIPPED_PART_OF_GAP, ExplicitRun
+from maxmargin.solvers.loop import Momentum, Solver, Stopping, run_loop
+from maxmargin.solvers.many_classes import ManyClassesRun
 
 FINISHED = (Status.CONVERGED, Status.MAX_ITER)
 """Statuses of a part that do not depend on the clock."""
 
 UPDATES_FIRST = 50
 """Iterations before an interior-point solve is thought of: most fits end before."""
-
-SKIPPED_PART_OF_GAP = 0.1
-"""Skipped violations could together close at most this many times the gap."""
 
 
 @registered("SequentialDual")
@@ -60,6 +57,10 @@ class SequentialDual(Solver):
     interior-point solve would, as those of badly scaled features do, is solved by that. Between
     evaluations, the objective in the history is estimated with the loss of every example at its
     last update.
+
+    On sparse rows with a hundred classes or more, each example has a list of the few classes that
+    matter to it. Oracle calls, which score all classes, find further ones; updates over the lists
+    alone follow. That takes one thread, and neither `acceleration` nor `averaging`.
 
     Parameters
     ----------
@@ -97,40 +98,21 @@ class SequentialDual(Solver):
 
     def start(
         self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
-    ) -> "LinearRun | ClassesRun":
+    ) -> "LinearRun | ManyClassesRun | ClassesRun":
         if isinstance(oracle, OneVersusRest):
             return ClassesRun(self, oracle, stopping, threads, seed)
+        if has_listed_dual(oracle):
+            return ManyClassesRun(self, oracle, stopping, threads, seed)
         return LinearRun(self, oracle, stopping, threads, seed)
 
-    def iterate(self, run: "LinearRun | ClassesRun") -> None:
+    def iterate(self, run: "LinearRun | ManyClassesRun | ClassesRun") -> None:
         run.iterate()
 
-    def finish(self, run: "LinearRun | ClassesRun", status: Status) -> Result:
+    def finish(self, run: "LinearRun | ManyClassesRun | ClassesRun", status: Status) -> Result:
         return run.finish(status)
 
 
-class _ExplicitRun(SolverRun):
-    """A run on a problem with explicit outputs, without a user's oracle."""
-
-    def __init__(
-        self, solver: SequentialDual, problem: Any, stopping: Stopping, threads: Threads, seed: int
-    ) -> None:
-        super().__init__(problem, stopping, threads, seed)
-        self.solver, self.seed = solver, seed
-
-    @property
-    def content(self) -> Any:
-        return self.oracle
-
-    @property
-    def depends_on(self) -> dict[str, Any]:
-        return {"n_jobs": self.threads.n_threads}
-
-    def heed_checker(self) -> None:
-        """No user wrote the oracle."""
-
-
-class LinearRun(_ExplicitRun):
+class LinearRun(ExplicitRun):
     """One solve: the dual state, and the best weights so far, the last ones or their average."""
 
     state_names: ClassVar[tuple[str, ...]] = (
@@ -342,7 +324,7 @@ class LinearRun(_ExplicitRun):
         return self.certified if converged else replace(self.certified, status=status)
 
 
-class ClassesRun(_ExplicitRun):
+class ClassesRun(ExplicitRun):
     """A one-versus-rest problem: an iteration solves the binary problem of one more class."""
 
     state_names: ClassVar[tuple[str, ...]] = ("rows", "history")

@@ -36,6 +36,7 @@ from maxmargin.core.linear import (
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result
 from maxmargin.data.sources import Source, widened
+from maxmargin.dual.listed_classes import MANY_CLASSES
 from maxmargin.estimators.base import HasEngine
 from maxmargin.estimators.checks import check_are_classes, check_samples
 from maxmargin.estimators.linear import LinearEstimator, geometry
@@ -209,7 +210,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearClassifierPredictor, Li
     def _model(self, task: LinearTask, coef: Floats, intercept: Floats) -> dict[str, Any]:
         return {
             "classes_": task.classes,
-            "coef_": np.array(coef.T, order="F"),
+            "coef_": sp.csr_array(coef.T) if sp.issparse(coef) else np.array(coef.T, order="F"),
             "intercept_": intercept,
         }
 
@@ -344,11 +345,12 @@ def class_task(
     if isinstance(wanted, Mapping):
         wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
     asked = check_per_sample(wanted, len(C), "margins", "margins")
-    loss_matrix = check_loss_matrix(estimator.loss_matrix, classes)
     two = len(classes) == 2
+    many = estimator.loss_matrix is None and len(classes) >= MANY_CLASSES
+    loss_matrix = None if many else check_loss_matrix(estimator.loss_matrix, classes)
     shared, root = geometry(estimator, X, 1 if two else len(classes))
     problem: LinearProblem | OneVersusRest
-    if two:
+    if two and loss_matrix is not None:
         losses = np.where(labels == 1, loss_matrix[1, 0], loss_matrix[0, 1])
         problem = ScalarProblem.hinge(2.0 * labels - 1.0, asked * losses, C, **shared)
     elif estimator.formulation == ONE_VERSUS_REST:
@@ -367,7 +369,12 @@ def class_task(
         )
     else:
         problem = FORMULATIONS[estimator.formulation](
-            C=C, labels=labels.astype(np.int32), margins=asked, loss_matrix=loss_matrix, **shared
+            C=C,
+            labels=labels.astype(np.int32),
+            margins=asked,
+            loss_matrix=loss_matrix,
+            n_classes=len(classes),
+            **shared,
         )
     return LinearTask(problem, root, shared["bias"], classes)
 
@@ -391,7 +398,8 @@ def check_class_options(estimator: Any, classes: NDArray[Any]) -> None:
     weights, known = estimator.class_weight, classes.tolist()
     if isinstance(weights, Mapping):
         # Unless all classes have a weight: a fold may lack some.
-        strange = [key for key in weights if key not in known]
+        names = {*known}
+        strange = [key for key in weights if key not in names]
         if strange and any(label not in weights for label in known):
             raise ValueError(
                 f"class_weight names {strange[0]!r}, which is not one of the classes {known}: "

@@ -18,8 +18,9 @@ class LinearClassifierPredictor(LinearPredictor):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        One row with two classes.
+    coef_ : ndarray or sparse array of shape (1, n_features) or (n_classes, n_features)
+        One row with two classes. Sparse (CSR) if a fit of sparse rows with many classes has more
+        than 2^25 weights.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     history_ : list of Iteration
         Seconds, updates, primal and dual value after each pass (for "one-vs-rest", after each
@@ -43,9 +44,11 @@ class LinearClassifierPredictor(LinearPredictor):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predicted labels."""
-        scores = self.decision_function(X)
-        numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[numbers])
+        numbers = [
+            scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+            for scores in self._score_batches(X)
+        ]
+        return np.asarray(self.classes_[np.concatenate(numbers).astype(np.intp)])
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
