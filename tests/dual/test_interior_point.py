@@ -240,11 +240,14 @@ def test_newton_steps_of_chains_go_on_after_a_checkpoint(tmp_path):
     X, y = chains(2)
     whole = mm.SequenceTagger(C=1e5).fit(X, y)
     path = tmp_path / "fit.ck"
+    between = len(whole.history_) - 1  # the last two iterations are Newton steps
     with pytest.warns(UserWarning, match="max_iter"):
-        mm.SequenceTagger(C=1e5, max_iter=10, checkpoint=mm.Checkpoint(path, every=0)).fit(X, y)
+        mm.SequenceTagger(C=1e5, max_iter=between, checkpoint=mm.Checkpoint(path, every=0)).fit(
+            X, y
+        )
     checkpoint = mm.Checkpoint(path, every=0, resume=True)
     again = mm.SequenceTagger(C=1e5, checkpoint=checkpoint).fit(X, y)
-    assert len(whole.history_) > 10
+    assert len(again.history_) == len(whole.history_) > 5
     np.testing.assert_array_equal(again.coef_, whole.coef_)
 
 

@@ -54,6 +54,9 @@ RESUMED = 1e-6
 ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
 
+STALLED_FOR = 5
+"""Iterations in which the gap is not halved before Newton steps are thought of."""
+
 NEWTON_PART_OF_GAP = 0.03
 """Part of the gap, or of the objective over the working set, that a solve of that leaves."""
 
@@ -272,7 +275,7 @@ class BlockRun(TrackedRun):
 
     state_names = (
         *TrackedRun.state_names, "working_set", "gap", "work", "dual_before", "pay", "newton_pays",
-        "halved_gap", "work_to_halve",
+        "halved_gap", "halved_at", "work_to_halve",
     )  # fmt: skip
 
     def __init__(
@@ -295,8 +298,8 @@ class BlockRun(TrackedRun):
         """Gain of the dual for each multiplication of oracle calls and updates."""
         self.newton_pays = False
         """Whether the last Newton steps gained more than that, or the next ones may."""
-        self.halved_gap, self.work_to_halve = math.inf, 0.0
-        """Gap when it was last found to be halved, and `work` then."""
+        self.halved_gap, self.halved_at, self.work_to_halve = math.inf, 0, 0.0
+        """Gap when it was last found to be halved, the iterations until then, and `work` then."""
 
     @property
     def dual(self) -> float:
@@ -406,14 +409,15 @@ class BlockRun(TrackedRun):
         self.passes_evaluated = self.passes
 
     def newton_steps_are_due(self) -> bool:
-        """Whether as much work has not halved the gap, or Newton steps gain more by it."""
+        """Whether some iterations of as much work have not halved the gap, or the last paid."""
         newton_work = self.working_set.newton_work
         if newton_work == math.inf or self.stopping.out_of_time:
             return False
         gap = self.history[-1].objective_gap if self.history else math.inf
         if gap <= 0.5 * self.halved_gap:
-            self.halved_gap, self.work_to_halve = gap, self.work
-        return self.newton_pays or self.work - self.work_to_halve > newton_work
+            self.halved_gap, self.halved_at, self.work_to_halve = gap, len(self.history), self.work
+        has_stalled = len(self.history) - self.halved_at >= STALLED_FOR
+        return self.newton_pays or (has_stalled and self.work - self.work_to_halve > newton_work)
 
     def take_newton_steps(self) -> None:
         """Solve the dual over the working set, and find the cutting planes that it lacks."""
