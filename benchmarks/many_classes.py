@@ -24,7 +24,7 @@ from benchmarks.class_data import made_text
 from benchmarks.common import child, parser, run, say
 from benchmarks.contenders import LIBLINEAR, missing
 from benchmarks.memory import peak
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 
 CLOSE = 1e-3
 OURS = "crammer-singer", "weston-watkins"
@@ -176,6 +176,13 @@ def measure(options: argparse.Namespace) -> Report:
         for part in parts:
             report.rows += part.rows
             report.details |= part.details
+    fits = {name: one.get("fits", {"ours": [one]}) for name, one in report.details.items()}
+    for title, what in (("CPU seconds", "seconds"), ("Peak memory", "megabytes")):
+        heights = {
+            name: {who: min(found[what] for found in each) for who, each in some.items()}
+            for name, some in fits.items()
+        }
+        report.panels[title] = Bars(heights, what, "log")
     report.notes.append(
         "Sets: "
         + "; ".join(
