@@ -31,7 +31,8 @@ _NEGLIGIBLE = 37.0
 _MOST_VALUES = 2_000_000
 """Kernel values that are held at the same time."""
 
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+_EXACT = 1e-13
+"""Width of an interval of angles that is not halved again: a few roundings."""
 
 
 def angular_distance(a: Floats, b: Floats) -> Floats:
@@ -39,18 +40,20 @@ def angular_distance(a: Floats, b: Floats) -> Floats:
     return np.asarray(np.abs(np.mod(np.subtract(a, b) + np.pi, TURN) - np.pi))
 
 
-def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
+def wrapped_gaussian(distances: Floats, gamma: float, derivative: bool = False) -> Floats:
     """``sum_k exp(-gamma (d + 2 pi k)^2)`` over integers k, over its value at zero; ``|d| <= pi``.
 
     The RBF of the angular distance itself is not positive semi-definite, for its kink at pi; the
-    two differ by about ``exp(-10 gamma)``.
+    two differ by about ``exp(-10 gamma)``. Or its `derivative`.
     """
     reach = math.sqrt(_NEGLIGIBLE / gamma)
     most = max(0, math.ceil((reach / np.pi - 1.0) / 2.0))
     values = np.zeros_like(distances)
     at_zero = 0.0
     for k in range(-most, most + 1):
-        values += np.exp(-gamma * (distances + TURN * k) ** 2)
+        turned = distances + TURN * k
+        term = np.exp(-gamma * turned**2)
+        values += -2.0 * gamma * turned * term if derivative else term
         at_zero += math.exp(-gamma * (TURN * k) ** 2)
     return np.asarray(values / at_zero)
 
@@ -61,7 +64,8 @@ def best_angles(
     """Maxima within `reach` of ``start[i]``: the angles, from 0 to 2 pi, and their scores.
 
     Row i scores ``sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``, maximised on a grid
-    finer than the kernel is wide, then by golden-section search.
+    finer than the kernel is wide, then where the derivative changes its sign: values next to a
+    maximum are equal up to rounding, and would leave half the digits of the angle open.
     """
     angles, scores = np.empty(len(start)), np.empty(len(start))
     step = min(reach / 4.0, 0.25 / math.sqrt(2.0 * gamma))
@@ -78,10 +82,11 @@ def _best(
 ) -> tuple[Floats, Floats]:
     """`best_angles` of some rows, with the grid of `offsets`."""
 
-    def score(angles: Floats) -> Floats:
-        """Scores of some angles for each row."""
+    def score(angles: Floats, derivative: bool = False) -> Floats:
+        """Scores of some angles for each row, or their derivatives."""
         distances = np.mod(angles[:, :, None] - centres + np.pi, TURN) - np.pi
-        return np.asarray(np.einsum("nl,nml->nm", factors, wrapped_gaussian(distances, gamma)))
+        kernel = wrapped_gaussian(distances, gamma, derivative)
+        return np.asarray(np.einsum("nl,nml->nm", factors, kernel))
 
     everyone = np.arange(len(start))
     grid = start[:, None] + offsets
@@ -90,13 +95,10 @@ def _best(
     best, highest = grid[everyone, at], values[everyone, at]
     low = grid[everyone, np.maximum(at - 1, 0)]
     high = grid[everyone, np.minimum(at + 1, len(offsets) - 1)]
-    width = float((high - low).max(initial=0.0))
-    while width > 1e-9:
-        inner = np.column_stack([high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)])
-        left, right = score(inner).T
-        rises = left < right
-        low, high = np.where(rises, inner[:, 0], low), np.where(rises, high, inner[:, 1])
-        width *= _GOLDEN
+    while float((high - low).max(initial=0.0)) > _EXACT:
+        middle = (low + high) / 2.0
+        rises = score(middle[:, None], derivative=True)[:, 0] > 0.0
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
     middle = (low + high) / 2.0
     value = score(middle[:, None])[:, 0]
     better = value > highest  # at an end of the range, the end itself may be the highest
