@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from maxmargin.core.arrays import Floats
 from maxmargin.core.kernel import Candidates, KernelProblem, ListsCandidates, n_rows
 from maxmargin.core.latent import HasLatent, InfersWrongOnly, PythonLatentOracle, as_pair
-from maxmargin.core.oracle import Threads
+from maxmargin.core.oracle import ONE_THREAD
 from maxmargin.core.oracle_check import ROUNDING, Candidate, Objective, candidate_of_cut, objective
 from maxmargin.core.problem import (
     HasKBest,
@@ -66,8 +66,6 @@ GOALS = {
     "latent": ("score", " of a true output"),
 }
 """What each inference maximises, and over which outputs if not over all."""
-
-ONE_THREAD = Threads(1)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from numpy.testing import assert_array_equal
 
 import maxmargin as mm
 from maxmargin.core.oracle import Threads
-from maxmargin.dual import working_set
-from maxmargin.dual.working_set import AWAY, StepRule, WorkingSet
+from maxmargin.dual import cut_table, working_set
+from maxmargin.dual.cut_table import AWAY
+from maxmargin.dual.working_set import StepRule, WorkingSet
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 
 N_LABELS = 3
@@ -106,7 +107,7 @@ def test_outputs_are_as_good_as_entries(options, seed, moves, most):
                 assert_array_equal(with_entries, with_outputs)
         assert both[0].set._packed is None
         table, most = both[1].set._table, both[1].set._window_at
-        assert both[1].set._packed is not None or table.counts[working_set._N_LIVE] <= most
+        assert both[1].set._packed is not None or table.counts[cut_table.N_LIVE] <= most
         assert both[1].set._stay <= most
 
 
@@ -194,7 +195,7 @@ def test_outputs_from_a_file_are_not_trusted(damage, small_windows):
             outputs[p] = np.full(len(outputs[p]) // 2, 999, dtype=np.uint16).tobytes()
         else:
             table.length[p] -= 2
-            table.counts[working_set._N_LIVE] -= 2
+            table.counts[cut_table.N_LIVE] -= 2
         return table, outputs
 
     with pytest.raises(ValueError):

@@ -14,9 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.dual import working_set
+from maxmargin.dual import cut_table, working_set
+from maxmargin.dual.cut_table import AWAY, FRANK_WOLFE, PAIRWISE
 from maxmargin.dual.gram import DIRECT_BELOW
-from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule, WorkingSet
+from maxmargin.dual.working_set import StepRule, WorkingSet
 from maxmargin.solvers.cutting_plane import SummedCut, SummedCuts
 
 N_FEATURES = 12
@@ -114,10 +115,10 @@ class Mirror:
         assert np.count_nonzero(table.coef) == len(point.coef)
 
         live = [p for b in range(len(self.totals)) for p in self.numbers(b)]
-        free = table.free[: table.counts[working_set._N_FREE]]
-        assert sorted([*live, *free]) == list(range(table.counts[working_set._N_CUTS]))
+        free = table.free[: table.counts[cut_table.N_FREE]]
+        assert sorted([*live, *free]) == list(range(table.counts[cut_table.N_CUTS]))
         assert self.set.n_cuts == len(live)
-        assert table.counts[working_set._N_LIVE] == table.length[live].sum()
+        assert table.counts[cut_table.N_LIVE] == table.length[live].sum()
         for b in range(len(self.totals)):
             numbers = self.numbers(b)
             outputs = [self.set.outputs[p] for p in numbers]
@@ -307,7 +308,7 @@ def test_many_planes_move_house_and_leave_no_gaps():
         mirror.set.update(everyone, mirror.weights, StepRule(max_steps=3), mirror.new_planes(6))
         if turn % 40 > 30:
             mirror.set.drop_idle(1)
-        used.append(int(mirror.set._table.counts[working_set._N_ENTRIES]))
+        used.append(int(mirror.set._table.counts[cut_table.N_ENTRIES]))
         if turn % 20 == 0:
             mirror.check()
     mirror.check()

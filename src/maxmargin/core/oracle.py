@@ -81,6 +81,9 @@ def n_threads(n_jobs: int | None) -> int:
     return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
+ONE_THREAD = Threads(1)
+
+
 class Hinges(NamedTuple):
     """Lower and upper bound of a sum of hinges; equal where the oracle is exact."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import Oracle, Threads
+from maxmargin.core.oracle import ONE_THREAD, Oracle, Threads
 from maxmargin.core.oracle_check import OracleChecker
 
 USUAL_CALLS = 5.0
@@ -26,8 +26,6 @@ ENOUGH = 1e-6
 
 LEAST_MULTIPLIER = 1e-6
 """Relative to violation and loss: an oracle would not see the loss below."""
-
-ONE_THREAD = Threads(1)
 
 
 class _Corner(NamedTuple):

@@ -20,28 +20,25 @@ from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
-from maxmargin.dual.gram import clear, make_table, spread
-from maxmargin.dual.working_set import (
-    _N_CUTS,
-    _N_ENTRIES,
-    _N_FREE,
-    _N_GRAM,
-    _N_LIVE,
-    _N_SLOTS,
-    _SLACK,
+from maxmargin.dual.cut_table import (
+    N_CUTS,
+    N_ENTRIES,
+    N_FREE,
+    N_GRAM,
+    N_LIVE,
+    N_SLOTS,
     PER_CUT,
     PER_EXAMPLE,
-    StepRule,
-    WorkingSet,
-    _append,
-    _drop,
-    _without_repeats,
     add_cut,
+    append_cut,
     cut_slope,
+    drop_cut,
     enter,
     listed,
     move_list,
 )
+from maxmargin.dual.gram import clear, make_table, spread
+from maxmargin.dual.working_set import _SLACK, StepRule, WorkingSet, _without_repeats
 
 ENTRY_BYTES = 12
 CUT_BYTES = 52
@@ -86,7 +83,7 @@ def merge_examples(first, most, room, table, hashed, into, shares):  # type: ign
                     start, stop = table.start[p], table.start[p] + table.length[p]
                     taken = spread(start, stop, table.columns, table.values, share, taken, hashed)
                     loss += share * table.loss[p]
-        full = table.counts[_N_ENTRIES] + taken > len(table.values)
+        full = table.counts[N_ENTRIES] + taken > len(table.values)
         if not fits or full:
             clear(taken, hashed)
             for j in range(m):
@@ -106,14 +103,14 @@ def merge_examples(first, most, room, table, hashed, into, shares):  # type: ign
             if into[p] == MARKED:
                 into[p] = new
                 shares[p] = table.coef[p] / total
-                _drop(b, j, table)
-        start = table.counts[_N_ENTRIES]
+                drop_cut(b, j, table)
+        start = table.counts[N_ENTRIES]
         for t in range(taken):
             h = hashed.places[t]
             table.columns[start + t] = hashed.keys[h]
             table.values[start + t] = hashed.sums[h]
         clear(taken, hashed)
-        _append(b, enter(taken, loss, total, table), table, hashed)
+        append_cut(b, enter(taken, loss, total, table), table, hashed)
     return len(table.size)
 
 
@@ -130,7 +127,7 @@ def freeze_examples(examples, table, vector, loss, spent):  # type: ignore[no-un
             loss[0] += coef * table.loss[p]
             if owner < len(spent):
                 spent[owner] += coef
-            _drop(b, j, table)
+            drop_cut(b, j, table)
 
 
 @compiled
@@ -184,8 +181,8 @@ def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-
 @compiled
 def pack_lists(table, order):  # type: ignore[no-untyped-def]
     """Move the lists of the examples together, in their order, without room to grow."""
-    table.counts[_N_SLOTS] = 0
-    table.counts[_N_GRAM] = 0
+    table.counts[N_SLOTS] = 0
+    table.counts[N_GRAM] = 0
     for o in range(len(order)):
         move_list(order[o], max(table.size[order[o]], 1), table)
 
@@ -412,9 +409,9 @@ class CutCache(WorkingSet):
         room = max((self.max_bytes - self.n_bytes) // ENTRY_BYTES, 0)
         room = int(min(room, entries.sum()))
         self._close_gaps()
-        self._resize_arena(int(table.counts[_N_LIVE]) + room)
+        self._resize_arena(int(table.counts[N_LIVE]) + room)
         hashed = make_table(int(min(entries.max(initial=0), room)), self.n_features)
-        into = np.full(int(table.counts[_N_CUTS]), NOWHERE, dtype=np.int64)
+        into = np.full(int(table.counts[N_CUTS]), NOWHERE, dtype=np.int64)
         shares = np.zeros(len(into))
         self._merging = into, shares
         example = 0
@@ -508,17 +505,17 @@ class CutCache(WorkingSet):
         rank = np.zeros(len(table.length), dtype=np.int32)
         rank[numbers] = np.arange(len(numbers))
         counts = table.counts.copy()
-        counts[[_N_FREE, _N_CUTS]] = 0, len(numbers)
+        counts[[N_FREE, N_CUTS]] = 0, len(numbers)
         arrays = {name: getattr(table, name)[numbers] for name in PER_CUT}
         arrays |= {name: getattr(table, name).copy() for name in PER_EXAMPLE}
-        arrays["slots"] = rank[table.slots[: counts[_N_SLOTS]]]
-        arrays["gram"] = table.gram[: counts[_N_GRAM]].copy()
+        arrays["slots"] = rank[table.slots[: counts[N_SLOTS]]]
+        arrays["gram"] = table.gram[: counts[N_GRAM]].copy()
         table = table._replace(**arrays, counts=counts)
         outputs = [self.outputs[p] for p in numbers]
         self._table, self.outputs = table, outputs
         self._rooms = {}
         self.output_bytes = sum(map(size_of, outputs))
-        self._resize_arena(int(counts[_N_LIVE]))
+        self._resize_arena(int(counts[N_LIVE]))
 
     def point(self) -> DualPoint:
         """The positive coefficients by owner, mixtures taken apart, without what is frozen."""
@@ -541,14 +538,14 @@ class CutCache(WorkingSet):
             "gaps": np.zeros(n),
             "size": np.zeros(n, dtype=np.int32),
             "capacity": np.full(n, FIRST_CAPACITY, dtype=np.int32),
-            "slot_at": counts[_N_SLOTS] + places * FIRST_CAPACITY,
-            "gram_at": counts[_N_GRAM] + places * FIRST_CAPACITY**2,
+            "slot_at": counts[N_SLOTS] + places * FIRST_CAPACITY,
+            "gram_at": counts[N_GRAM] + places * FIRST_CAPACITY**2,
         }
-        counts[_N_SLOTS] += n * FIRST_CAPACITY
-        counts[_N_GRAM] += n * FIRST_CAPACITY**2
+        counts[N_SLOTS] += n * FIRST_CAPACITY
+        counts[N_GRAM] += n * FIRST_CAPACITY**2
         longer = {name: self._followed(name, new) for name, new in arrays.items()}
-        self._reserve("slots", int(counts[_N_SLOTS]))
-        self._reserve("gram", int(counts[_N_GRAM]))
+        self._reserve("slots", int(counts[N_SLOTS]))
+        self._reserve("gram", int(counts[N_GRAM]))
         self._table = self._table._replace(**longer, counts=counts)
         examples = np.arange(self.n_examples - n, self.n_examples, dtype=np.int64)
         if self._found is not None:
@@ -575,7 +572,7 @@ class CutCache(WorkingSet):
 
     def _keep_examples(self) -> None:
         """Drop examples without cuts, and outputs of dropped cuts."""
-        for p in self._table.free[: self._table.counts[_N_FREE]].tolist():
+        for p in self._table.free[: self._table.counts[N_FREE]].tolist():
             if self.outputs[p] is not None:
                 self.output_bytes -= size_of(self.outputs[p])
                 self.outputs[p] = None
@@ -585,7 +582,7 @@ class CutCache(WorkingSet):
             arrays = {name: getattr(table, name)[kept] for name in PER_EXAMPLE}
             self._table = table = table._replace(**arrays)
             self._rooms, self._found = {}, None
-        if table.counts[_N_SLOTS] > 2 * table.capacity.sum(dtype=np.int64):
+        if table.counts[N_SLOTS] > 2 * table.capacity.sum(dtype=np.int64):
             pack_lists(table, np.argsort(table.slot_at, kind="stable"))
 
     def _freeze_some(self, target: int, weights: Floats) -> None:
@@ -609,14 +606,14 @@ class CutCache(WorkingSet):
         wider = 2 * table.capacity[full].astype(np.int64)
         slots = n_new * FIRST_CAPACITY, int(wider.sum())
         gram = n_new * FIRST_CAPACITY**2, int((wider**2).sum())
-        numbers = int(counts[_N_CUTS])
-        if counts[_N_FREE] < len(examples):
+        numbers = int(counts[N_CUTS])
+        if counts[N_FREE] < len(examples):
             numbers = self._grown(numbers, numbers + len(examples))
         return (
             self.n_bytes
             + EXAMPLE_BYTES * self._lengthening(self._example_room, self.n_examples, n_new)
-            + 4 * self._lengthening(len(table.slots), int(counts[_N_SLOTS]), *slots)
-            + 8 * self._lengthening(len(table.gram), int(counts[_N_GRAM]), *gram)
+            + 4 * self._lengthening(len(table.slots), int(counts[N_SLOTS]), *slots)
+            + 8 * self._lengthening(len(table.gram), int(counts[N_GRAM]), *gram)
             + CUT_BYTES * max(numbers - len(self.outputs), 0)
             + ENTRY_BYTES * max(self._arena_with(n_entries) - len(table.values), 0)
             + sum(map(size_of, cuts.outputs))

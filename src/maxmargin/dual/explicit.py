@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.rows import Rows, padded
 from maxmargin.core.arrays import Floats, check_finite
 from maxmargin.core.linear import LinearProblem, MulticlassProblem, ScalarProblem, WestonWatkins
-from maxmargin.core.oracle import Threads
+from maxmargin.core.oracle import ONE_THREAD, Threads
 from maxmargin.core.state import Stateful
 from maxmargin.dual.sweeps import (
     DUE,
@@ -51,8 +51,6 @@ MERGES = 4
 
 UPDATE_LIMIT = 1e8
 """Multiplications after which a sweep pauses for clocks and Ctrl-C."""
-
-ONE_THREAD = Threads(1)
 
 
 class SharedWeights(Stateful):

@@ -1,10 +1,7 @@
 """The n-slack dual over a working set, and the block updates that improve it.
 
 Maximise ``sum coef * loss - 1/2 |w|^2`` with ``w = sum coef * psi``, over ``coef >= 0`` with
-``sum(coef) <= total`` in each example. No update lowers it. A cut is a number, its entries stand in
-the arena `columns`, `values` from ``start`` on. Example ``b`` has its cuts in
-``slots[slot_at[b]:]`` and their Gram matrix in ``gram[gram_at[b]:]``, with room for
-``capacity[b]``. Room is made before a call: compiled routines never allocate.
+``sum(coef) <= total`` in each example. No update lowers it. `cut_table` has the arrays.
 
 A large working set whose outputs an `Expander` can expand keeps no more entries than it has room
 for, of the other cuts the outputs alone: two bytes a label, not hundreds of entries. Their entries
@@ -12,40 +9,50 @@ are made again when their examples are updated, in a window at the end of the ar
 """
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import add_scattered, add_to, gathered_product
-from maxmargin.core.arrays import Floats, Order, check_finite, check_indices, check_shape
+from maxmargin.compiled.rows import add_to
+from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import Expander
-from maxmargin.core.registry import registered
+from maxmargin.core.oracle import ONE_THREAD, Expander, Threads
 from maxmargin.core.state import Stateful
-from maxmargin.dual.gram import (
-    ROUNDING,
-    clear,
-    frank_wolfe_step,
-    make_table,
-    pairwise_steps,
-    product_with_spread,
-    spread,
+from maxmargin.dual.cut_table import (
+    GAIN,
+    LINEAR,
+    N_CUTS,
+    N_ENTRIES,
+    N_FREE,
+    N_GRAM,
+    N_LIVE,
+    N_SLOTS,
+    PAIRWISE,
+    PER_CUT,
+    UNUSED,
+    Table,
+    add_best_cuts,
+    check_table,
+    compact_arena,
+    drop_idle_cuts,
+    extrapolate_examples,
+    hinges_of,
+    keep_latest_cuts,
+    listed,
+    mix_best,
+    put_cuts,
+    revert_examples,
+    update_examples,
+    widen_examples,
 )
+from maxmargin.dual.gram import make_table
+from maxmargin.dual.halves import BOTH, Halves
 from maxmargin.dual.interior_point import DenseConstraints, interior_point, newton_work
 
-PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
-
-UNUSED = -1
-"""Length of a number that no cut has."""
-
 _FIRST_CAPACITY = 4
-
-_MOST_CAPACITY = 1 << 24
-"""Cuts of one example beyond which their Gram matrix would fit in no memory."""
 
 _SLACK = 8
 """Fraction of the arena that dropped cuts may take, and again the room to grow."""
@@ -61,12 +68,11 @@ _CHECKED = 1024
 _WINDOW = 1 << 18
 """Entries that are expanded at a time: few enough for a cache, many enough for a call."""
 
-PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
-PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
-"""Arrays with a place for each example, and for each cut number."""
+_SHARED_WINDOW = 1 << 20
+"""Entries that two threads update before they join: a few milliseconds' work for both."""
 
-_N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_CUTS = range(6)
-_GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
+_LEAST_SHARED = 1 << 17
+"""Entries from which on two threads pay."""
 
 
 class StepRule(NamedTuple):
@@ -105,29 +111,13 @@ class _Packed(NamedTuple):
     used: Order
 
 
-@registered("WorkingSetTable")
-class _Table(NamedTuple):
-    """All arrays of a working set; replaced in one assignment, because Ctrl-C may come any time."""
+class _Chunk(NamedTuple):
+    """Examples to update, a new cut for each or none, its number if it is kept, and the table."""
 
-    owner: NDArray[np.int64]
-    totals: Floats
-    gaps: Floats
-    size: NDArray[np.int32]
-    capacity: NDArray[np.int32]
-    slot_at: NDArray[np.int64]
-    gram_at: NDArray[np.int64]
-    slots: NDArray[np.int32]
-    gram: Floats
-    start: NDArray[np.int64]
-    length: NDArray[np.int32]
-    loss: Floats
-    coef: Floats
-    previous: Floats
-    idle: NDArray[np.int32]
-    columns: NDArray[np.uint32]
-    values: Floats
-    free: NDArray[np.int32]
-    counts: NDArray[np.int64]
+    examples: Order
+    cuts: tuple[Any, ...]
+    added: NDArray[np.int32]
+    table: Table | None = None
 
 
 class WorkingSet(Stateful):
@@ -138,8 +128,16 @@ class WorkingSet(Stateful):
     _growth = 4
     """Fraction by which arrays grow at least."""
 
-    def __init__(self, totals: Floats, n_features: int, expander: Expander | None = None) -> None:
+    def __init__(
+        self,
+        totals: Floats,
+        n_features: int,
+        expander: Expander | None = None,
+        threads: Threads = ONE_THREAD,
+    ) -> None:
         n = len(totals)
+        self._threads = threads
+        self._halves = Halves(threads) if threads.n_threads > 1 else None
         self.n_features = n_features
         self._expander = expander
         self._packed: _Packed | None = None
@@ -154,10 +152,10 @@ class WorkingSet(Stateful):
         """``sum(coef * loss)``, the dual's linear term."""
         self.dual = 0.0
         """Dual value, kept up to date by the gains of updates: cheaper than ``|w|^2``."""
-        self._scratch = np.zeros((2, _FIRST_CAPACITY))
-        self._hash = make_table(16, n_features)
+        self._scratch = np.zeros((len(BOTH), 2, _FIRST_CAPACITY))
+        self._hashes = [make_table(16, n_features) for _ in BOTH]
         room = max(n, 16)
-        self._table = _Table(
+        self._table = Table(
             owner=np.arange(n, dtype=np.int64),
             totals=totals,
             gaps=np.full(n, np.inf),
@@ -178,14 +176,14 @@ class WorkingSet(Stateful):
             free=np.zeros(room, dtype=np.int32),
             counts=np.zeros(6, dtype=np.int64),
         )
-        self._table.counts[_N_SLOTS] = n * _FIRST_CAPACITY
-        self._table.counts[_N_GRAM] = n * _FIRST_CAPACITY**2
+        self._table.counts[N_SLOTS] = n * _FIRST_CAPACITY
+        self._table.counts[N_GRAM] = n * _FIRST_CAPACITY**2
 
     def check_state(self) -> None:
         """Refuse a table in which compiled routines would read outside their arrays."""
         counts = self._table.counts
-        is_window = self._expander is not None and counts[_N_ENTRIES] == 0 < counts[_N_LIVE]
-        _check_table(self._table, self.n_features, len(self.outputs), is_window)
+        is_window = self._expander is not None and counts[N_ENTRIES] == 0 < counts[N_LIVE]
+        check_table(self._table, self.n_features, len(self.outputs), is_window)
         self._widen_scratch(int(self._table.capacity.max(initial=0)))
         if is_window:
             self._check_outputs()
@@ -193,8 +191,8 @@ class WorkingSet(Stateful):
             self._table.start[:] = self._window_at
 
     def _widen_scratch(self, widest: int) -> None:
-        if widest > self._scratch.shape[1]:
-            self._scratch = np.zeros((2, 2 * widest))
+        if widest > self._scratch.shape[2]:
+            self._scratch = np.zeros((len(BOTH), 2, 2 * widest))
 
     @property
     def totals(self) -> Floats:
@@ -217,21 +215,119 @@ class WorkingSet(Stateful):
     def update(
         self, examples: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None
     ) -> BlockUpdate:
-        """Improve the dual over `examples` in turn; a new cut is kept if it violates the most."""
+        """Improve the dual over `examples` in turn; a new cut is kept if it violates the most.
+
+        With two threads, both halves of a window are updated at the same time.
+        """
         added = np.full(len(examples), -1, dtype=np.int32)
-        sums = np.zeros(5)
+        sums, before = np.zeros(5), None
         if cuts is not None:
             self._make_room(examples, cuts)
             self._latest = added, cuts.outputs
+        if self._halves is not None and rule.max_steps > 0:
+            before = self._coef_before()
         for part in self._windows(examples, cuts):
-            _update_examples(
-                examples[part], weights, self._table, *rule, *_some(cuts, part),
-                added[part], self._hash, self._scratch, sums,
-            )  # fmt: skip
-        self.linear += float(sums[_LINEAR])
-        self.dual += float(sums[_GAIN])
+            chunk = _Chunk(examples[part], _some(cuts, part), added[part])
+            if before is None:
+                self._update_in_turn(chunk, weights, rule, sums)
+            elif self._is_worth_halves(chunk):
+                self._update_halves(chunk, weights, rule, sums, before)
+            else:
+                self._update_in_turn(chunk, weights, rule, sums)
+                self._halves.repeat(self._table, chunk.examples, weights, before)
+        self.linear += float(sums[LINEAR])
+        self.dual += float(sums[GAIN])
         self._note_outputs()
-        return BlockUpdate(*sums[:_LINEAR].tolist())
+        return BlockUpdate(*sums[:LINEAR].tolist())
+
+    def _update_in_turn(
+        self, chunk: "_Chunk", weights: Floats, rule: StepRule, sums: Floats, t: int = 0
+    ) -> None:
+        update_examples(
+            chunk.examples, weights, chunk.table or self._table, *rule, *chunk.cuts, chunk.added,
+            self._hashes[t], self._scratch[t], sums,
+        )  # fmt: skip
+
+    def _update_halves(
+        self, chunk: "_Chunk", weights: Floats, rule: StepRule, sums: Floats, before: Floats
+    ) -> None:
+        """Update the halves of a chunk at weights of their own, and join their moves."""
+        halves = self._halves_of(chunk)
+
+        def update(t: int, own_weights: Floats) -> Floats:
+            own_sums = np.zeros(5)
+            self._update_in_turn(halves[t], own_weights, rule, own_sums, t)
+            return own_sums
+
+        both = [half.examples for half in halves]
+        try:
+            found, products = self._halves.move(self._table, both, weights, before, update)
+        finally:
+            self._take_room_of(halves)
+        moved = products[0] - (found[0][LINEAR] - found[0][GAIN])
+        worse = min(BOTH, key=lambda t: float(found[t][GAIN]))
+        if moved > found[worse][GAIN]:
+            self._halves.undo(self._table, both[worse], weights, before)
+            moved = found[worse][GAIN]
+            found[worse][LINEAR] = 0.0
+        sums += found[0] + found[1]
+        sums[GAIN] -= moved
+
+    def _coef_before(self) -> Floats:
+        """The coefficients, zero for numbers that new cuts may get."""
+        before = self._table.coef.copy()
+        before[self._table.free[: self._table.counts[N_FREE]]] = 0.0
+        return before
+
+    def _is_worth_halves(self, chunk: "_Chunk") -> bool:
+        each, starts = self._table.counts[N_LIVE] / max(len(self.totals), 1), chunk.cuts[0]
+        new = starts[-1] - starts[0] if len(starts) else 0
+        return bool(len(chunk.examples) * each + new >= _LEAST_SHARED)
+
+    def _halves_of(self, chunk: "_Chunk") -> "list[_Chunk]":
+        """Halves with about as many cuts; each has room of its own for new ones."""
+        table, (starts, columns, values, losses) = self._table, chunk.cuts
+        n, place = len(chunk.examples), self._middle(chunk.examples)
+        n_free, end = int(table.counts[N_FREE]), int(table.counts[N_ENTRIES])
+        halves = []
+        for first, last in ((0, place), (place, n)):
+            own_table, cuts = table, chunk.cuts
+            if len(losses):
+                counts = table.counts.copy()
+                counts[N_FREE] = last - first
+                counts[N_ENTRIES] = end + starts[first] - starts[0]
+                free = table.free[n_free - last : n_free - first]
+                own_table = table._replace(counts=counts, free=free)
+                cuts = starts[first : last + 1], columns, values, losses[first:last]
+            chosen = slice(first, last)
+            halves.append(_Chunk(chunk.examples[chosen], cuts, chunk.added[chosen], own_table))
+        return halves
+
+    def _take_room_of(self, halves: "list[_Chunk]") -> None:
+        """Take back the room that halves have not used."""
+        counts = self._table.counts
+        if halves[0].table is self._table:
+            return
+        tables = [half.table for half in halves if half.table is not None]
+        given = sum(len(table.free) for table in tables)
+        left = [table.free[: table.counts[N_FREE]].copy() for table in reversed(tables)]
+        live = sum(int(table.counts[N_LIVE] - counts[N_LIVE]) for table in tables)
+        free = np.concatenate(left)
+        n_free = int(counts[N_FREE]) - given
+        self._table.free[n_free : n_free + len(free)] = free
+        counts[N_FREE] = n_free + len(free)
+        counts[N_LIVE] += live
+        counts[N_ENTRIES] = tables[-1].counts[N_ENTRIES]
+
+    def _middle(self, examples: Order) -> int:
+        """Where to part examples so that both halves have about as many cuts."""
+        n_cuts = np.cumsum(self._table.size[examples] + 1)
+        return int(np.searchsorted(n_cuts, n_cuts[-1] / 2))
+
+    def _forget(self) -> None:
+        """The weights are about to change otherwise than by updates."""
+        if self._halves is not None:
+            self._halves.forget()
 
     def _note_outputs(self) -> None:
         """Note the outputs of the cuts added last, should Ctrl-C have come before that."""
@@ -245,6 +341,7 @@ class WorkingSet(Stateful):
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
         """Take over cuts with their coefficients, and update the weights; examples may repeat."""
+        self._forget()
         add_to(weights, cuts, coef)
         self._moved(float(coef @ cuts.losses), weights)
         for some in _without_repeats(examples):
@@ -252,9 +349,9 @@ class WorkingSet(Stateful):
             added = np.empty(len(some), dtype=np.int32)
             self._make_room(examples[some], part)
             for window in self._windows(examples[some], part):
-                _put_cuts(
+                put_cuts(
                     examples[some[window]], *_some(part, window), coef[some[window]],
-                    self._table, self._hash, added[window],
+                    self._table, self._hashes[0], added[window],
                 )  # fmt: skip
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
@@ -262,7 +359,8 @@ class WorkingSet(Stateful):
 
     def drop_idle(self, max_idle: int) -> None:
         """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
-        _drop_idle(self._table, max_idle)
+        self._forget()  # so that an iteration depends on nothing that a checkpoint has not
+        drop_idle_cuts(self._table, max_idle)
         self._reclaim()
 
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
@@ -280,18 +378,19 @@ class WorkingSet(Stateful):
     def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
         best, loss, examples = np.empty(len(self.totals), np.int64), 0.0, self._everything
         for part in self._windows(examples):
-            loss = _add_best(examples[part], self._table, weights, vector, best, loss)
+            loss = add_best_cuts(examples[part], self._table, weights, vector, best, loss)
         return best, float(loss)
 
     def hinges(self, weights: Floats) -> float:
         """Sum over the examples of C times the hinge over the working set: a lower bound."""
         total, examples = 0.0, self._everything
         for part in self._windows(examples):
-            total = _hinges(examples[part], self._table, weights, total)
+            total = hinges_of(examples[part], self._table, weights, total)
         return float(total)
 
     def step_towards_best(self, weights: Floats) -> None:
         """One exact line search for all examples together, towards the best cut of each."""
+        self._forget()
         corner = np.zeros_like(weights)
         best, linear = self._add_best(weights, corner)
         corner -= weights
@@ -299,7 +398,7 @@ class WorkingSet(Stateful):
         slope = max(linear - float(weights @ corner), 0.0)
         square = float(corner @ corner)
         step = 1.0 if square <= slope else slope / square
-        _mix(self._table, best, step)
+        mix_best(self._table, best, step)
         weights += step * corner
         self._moved(step * linear, weights)
 
@@ -329,6 +428,7 @@ class WorkingSet(Stateful):
         found = constraints.weights(alpha)
         linear = float(constraints.margins @ alpha)
         if linear - 0.5 * float(found @ found) > self.dual:
+            self._forget()
             table.coef[:] = 0.0
             table.coef[numbers] = alpha
             weights[:] = found
@@ -345,25 +445,61 @@ class WorkingSet(Stateful):
 
     def keep_latest(self, limit: int) -> None:
         """Drop all but the `limit` cuts of each example used last, and those with a coefficient."""
-        _keep_latest(self._table, limit)
+        keep_latest_cuts(self._table, limit)
         self._reclaim()
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
         """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
-        linear, examples = 0.0, self._moving
+        examples = self._moving
         if momentum == 0.0:
             examples = examples[:0]
             self._table.previous[:] = self._table.coef
-        for part in self._windows(examples):
-            linear = _extrapolate(examples[part], momentum, self._table, weights, linear)
-        self._moved(float(linear), weights)
+        self._move(
+            examples,
+            weights,
+            lambda some, own, linear: extrapolate_examples(
+                some, momentum, self._table, own, linear
+            ),
+        )
 
     def revert(self, weights: Floats) -> None:
         """Return to where the last `extrapolate` started."""
-        linear, examples = 0.0, self._moving
+        self._move(
+            self._moving,
+            weights,
+            lambda some, own, linear: revert_examples(some, self._table, own, linear),
+        )
+
+    def _move(
+        self, examples: Order, weights: Floats, routine: Callable[[Order, Floats, float], float]
+    ) -> None:
+        """Move coefficients of `examples` by a routine that adds the change of the linear term."""
+        linear = 0.0
+        before = None if self._halves is None else self._table.coef.copy()
         for part in self._windows(examples):
-            linear = _revert(examples[part], self._table, weights, linear)
+            some = examples[part]
+            if before is None:
+                linear = routine(some, weights, linear)
+            elif self._is_worth_halves(_Chunk(some, _NO_CUTS[:4], some)):
+                linear += self._move_halves(some, weights, routine, before)
+            else:
+                linear = routine(some, weights, linear)
+                self._halves.repeat(self._table, some, weights, before)
         self._moved(float(linear), weights)
+
+    def _move_halves(
+        self,
+        examples: Order,
+        weights: Floats,
+        routine: Callable[[Order, Floats, float], float],
+        before: Floats,
+    ) -> float:
+        place = self._middle(examples)
+        halves = [examples[:place], examples[place:]]
+        found, _ = self._halves.move(
+            self._table, halves, weights, before, lambda t, own: routine(halves[t], own, 0.0)
+        )
+        return sum(found)
 
     def point(self) -> "DualPoint":
         """The positive coefficients with their outputs."""
@@ -390,35 +526,41 @@ class WorkingSet(Stateful):
 
         There is room for those of `cuts`, a new one for each example.
         """
-        if self._packed is None:
+        if self._packed is None and self._halves is None:
             yield slice(0, len(examples))
             return
         if cuts is None:
             self._note_outputs()  # those that an interrupted update left
         table = self._table
         order, numbers = listed(table, examples)
+        new = 0 if cuts is None else np.diff(cuts.starts)
+        if self._halves is not None:
+            sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64) + new
+            window = (np.cumsum(sizes) - sizes) // _SHARED_WINDOW
+        if self._packed is None:
+            yield from starmap(slice, pairwise(_bounds(window)))
+            return
         absent = table.start[numbers] >= self._window_at
         order, numbers = order[absent], numbers[absent]
-        sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64)
-        if cuts is not None:
-            sizes += np.diff(cuts.starts)
-        window = (np.cumsum(sizes) - sizes) // _WINDOW
-        bounds = [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), len(examples)]
-        for first, last in pairwise(bounds):
+        sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64) + new
+        if self._halves is None:
+            window = (np.cumsum(sizes) - sizes) // _WINDOW
+        for first, last in pairwise(_bounds(window)):
             some = slice(*np.searchsorted(order, [first, last]))
             n_entries = int(sizes[first:last].sum())
             stays = self._fill_window(examples[order[some]], numbers[some], n_entries)
             yield slice(first, last)
             if stays:  # not those of new cuts that were not kept
-                self._stay = int(table.counts[_N_ENTRIES])
-        table.counts[_N_ENTRIES] = 0
+                self._stay = int(table.counts[N_ENTRIES])
+        table.counts[N_ENTRIES] = 0
 
     def _fill_window(self, examples: Order, numbers: NDArray[np.int32], size: int) -> bool:
         """Expand the cuts `numbers` of `examples`, with room for so many entries in all.
 
         Returns whether there is room for them to stay.
         """
-        assert self._expander is not None
+        expander = self._expander
+        assert expander is not None
         assert self._packed is not None
         stays = self._stay + size <= self._window_at
         first = self._stay if stays else self._window_at
@@ -428,10 +570,15 @@ class WorkingSet(Stateful):
             self._stay = first + size  # before anything points there, should Ctrl-C come
         table, (found, at, _) = self._table, self._packed
         starts = first + starts_of(table.length[numbers])
-        self._expander.expand(
-            examples, at[numbers], found, table.loss[numbers], starts, table.columns, table.values
-        )
-        table.counts[_N_ENTRIES] = starts[-1]
+        places, losses = at[numbers], table.loss[numbers]
+
+        def expand(some: slice) -> None:
+            entries = starts[some.start : some.stop + 1]
+            arena = table.columns, table.values
+            expander.expand(examples[some], places[some], found, losses[some], entries, *arena)
+
+        self._threads.map(expand, self._threads.shares(len(numbers), size / max(len(numbers), 1)))
+        table.counts[N_ENTRIES] = starts[-1]
         table.start[numbers] = starts[:-1]
         return stays
 
@@ -488,35 +635,35 @@ class WorkingSet(Stateful):
         if len(full):
             self._widen(full)
         table = self._table
-        if table.counts[_N_FREE] < len(examples):
+        if table.counts[N_FREE] < len(examples):
             self._add_numbers(len(examples))
-        needed = table.counts[_N_ENTRIES] + len(cuts.values)
+        needed = table.counts[N_ENTRIES] + len(cuts.values)
         if needed > len(table.values) and self._packed is None:
             self._extend_arena(len(cuts.values))
         largest = int(np.diff(cuts.starts).max(initial=0))
-        if largest >= len(self._hash.places):
-            self._hash = make_table(2 * largest, self.n_features)
+        if largest >= len(self._hashes[0].places):
+            self._hashes = [make_table(2 * largest, self.n_features) for _ in BOTH]
         self._widen_scratch(int(self._table.capacity[examples].max()))
 
     def _widen(self, full: Order) -> None:
         """Double the room for cuts in some examples, at the end of the lists."""
         table = self._table
         old = table.capacity[full].astype(np.int64)
-        self._reserve("slots", int(table.counts[_N_SLOTS] + (2 * old).sum()))
-        self._reserve("gram", int(table.counts[_N_GRAM] + (4 * old**2).sum()))
-        _widen_examples(full, self._table)
+        self._reserve("slots", int(table.counts[N_SLOTS] + (2 * old).sum()))
+        self._reserve("gram", int(table.counts[N_GRAM] + (4 * old**2).sum()))
+        widen_examples(full, self._table)
 
     def _add_numbers(self, wanted: int) -> None:
         table = self._table
-        old = int(table.counts[_N_CUTS])
+        old = int(table.counts[N_CUTS])
         new = self._grown(old, old + wanted)
         per_cut = {name: _longer(getattr(table, name), new) for name in PER_CUT}
         per_cut["length"][old:] = UNUSED
         self._table = table._replace(**per_cut)
-        n_free = int(table.counts[_N_FREE])
+        n_free = int(table.counts[N_FREE])
         self._table.free[n_free : n_free + new - old] = np.arange(new - 1, old - 1, -1)
-        table.counts[_N_FREE] = n_free + new - old
-        table.counts[_N_CUTS] = new
+        table.counts[N_FREE] = n_free + new - old
+        table.counts[N_CUTS] = new
         self.outputs += [None] * (new - old)
 
     def _extend_arena(self, n_entries: int) -> None:
@@ -524,7 +671,7 @@ class WorkingSet(Stateful):
         table = self._table
         size = self._arena_with(n_entries)
         if size > self._window_at and self._expander is not None:
-            self._stay = int(table.counts[_N_ENTRIES])
+            self._stay = int(table.counts[N_ENTRIES])
             self._window_at = max(self._window_at, self._stay)
             self._pack_outputs()
             self._reclaim()
@@ -555,21 +702,21 @@ class WorkingSet(Stateful):
     @property
     def _has_gaps(self) -> bool:
         """Whether dropped cuts take enough of the arena to compact it."""
-        used, live = self._table.counts[_N_ENTRIES], self._table.counts[_N_LIVE]
+        used, live = self._table.counts[N_ENTRIES], self._table.counts[N_LIVE]
         return bool(used - live > live // _SLACK)
 
     def _arena_with(self, n_entries: int) -> int:
         """Size of the arena with room for so many more entries."""
         counts, size = self._table.counts, len(self._table.values)
-        if counts[_N_ENTRIES] + n_entries <= size:
+        if counts[N_ENTRIES] + n_entries <= size:
             return size
-        used = int(counts[_N_LIVE if self._has_gaps else _N_ENTRIES])
+        used = int(counts[N_LIVE if self._has_gaps else N_ENTRIES])
         return size if used + n_entries <= size else used + n_entries + used // _SLACK
 
     def _close_gaps(self) -> None:
         table = self._table
         in_use = np.flatnonzero(table.length >= 0)
-        _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
+        compact_arena(table, in_use[np.argsort(table.start[in_use], kind="stable")])
 
     def _reclaim(self) -> None:
         """Close the gaps between entries that stay in front of a window, if they are large."""
@@ -579,9 +726,9 @@ class WorkingSet(Stateful):
         staying = np.flatnonzero((table.length >= 0) & (table.start < self._window_at))
         live = int(table.length[staying].sum(dtype=np.int64))
         if self._stay - live > live // _SLACK:
-            _compact(table, staying[np.argsort(table.start[staying], kind="stable")])
+            compact_arena(table, staying[np.argsort(table.start[staying], kind="stable")])
             self._stay = live
-            table.counts[_N_ENTRIES] = 0
+            table.counts[N_ENTRIES] = 0
 
     def _grown(self, length: int, wanted: int) -> int:
         return max(wanted, length + length // self._growth)
@@ -592,75 +739,17 @@ _NO_CUTS = Cuts(
 )
 
 
+def _bounds(window: Order) -> list[int]:
+    """Where each window begins, and the last one ends."""
+    return [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), len(window)]
+
+
 def _some(cuts: Cuts | None, part: slice) -> tuple[Any, ...]:
     """Arrays of some of the cuts for compiled routines."""
     if cuts is None:
         return _NO_CUTS[:4]
     starts = cuts.starts[part.start : part.stop + 1]
     return starts, cuts.columns, cuts.values, cuts.losses[part]
-
-
-def _check_table(table: _Table, n_features: int, n_outputs: int, is_window: bool) -> None:
-    """Refuse a table, perhaps from a file, in which routines would read outside their arrays."""
-    places = [array.__array_interface__["data"][0] for array in table if array.size]
-    if len(set(places)) < len(places):
-        raise ValueError("two arrays of the working set are the same")
-    n_cuts, n_entries = len(table.start), len(table.columns)
-    for names, length in ((PER_EXAMPLE, len(table.owner)), (PER_CUT, n_cuts)):
-        for name in names:
-            check_shape(name, getattr(table, name), length)
-    check_shape("values", table.values, n_entries)
-    most_live = np.iinfo(np.int64).max if is_window else n_entries
-    rooms = n_cuts, n_entries, most_live, len(table.slots), len(table.gram), n_cuts
-    counts = table.counts
-    check_shape("counts", counts, len(rooms))
-    if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[_N_CUTS]:
-        raise ValueError("the working set counts more cutting planes than it has")
-    _check_lists(table)
-    free, n_entries = table.free[: counts[_N_FREE]], int(counts[_N_ENTRIES])
-    check_indices("free", free, n_cuts)
-    check_indices("columns", table.columns[:n_entries], max(n_features, 1))
-    for name in ("totals", "loss", "coef", "previous"):
-        check_finite(name, getattr(table, name))
-    check_finite("values", table.values[:n_entries])
-    in_use = np.flatnonzero(table.length >= 0)
-    lengths = table.length[in_use].astype(np.int64)
-    if not is_window:
-        _check_apart("start", table.start[in_use], lengths, n_entries)
-    if int(lengths.sum()) != int(counts[_N_LIVE]):
-        raise ValueError("the working set counts other entries than it has")
-    numbers = np.sort(np.concatenate([free, in_use]))
-    if not np.array_equal(numbers, np.arange(int(counts[_N_CUTS]))):
-        raise ValueError("a cutting plane is in use and free, or neither")
-
-
-def _check_lists(table: _Table) -> None:
-    size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
-    if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
-        raise ValueError("an example has more cutting planes than there is room for")
-    _check_apart("slot_at", table.slot_at, capacity, int(table.counts[_N_SLOTS]))
-    _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[_N_GRAM]))
-    _, numbers = listed(table)
-    check_indices("slots", numbers, len(table.start))
-    if not np.array_equal(np.sort(numbers), np.flatnonzero(table.length >= 0)):
-        raise ValueError("examples list other cutting planes than there are")
-
-
-def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
-    """Refuse intervals that overlap, or do not lie between 0 and `end`."""
-    order = np.lexsort([lengths, starts])
-    starts, stops = starts[order], starts[order] + lengths[order]
-    inside = ((starts >= 0) & (starts <= end) & (stops <= end)).all()
-    if not inside or (stops[:-1] > starts[1:]).any():
-        raise ValueError(f"{name} points outside its array, or into the part of another")
-
-
-def listed(table: _Table, examples: Order | slice = slice(None)) -> tuple[Order, NDArray[np.int32]]:
-    """Places in `examples` and numbers of their cuts, in the order of the lists."""
-    size, slot_at = table.size[examples].astype(np.int64), table.slot_at[examples]
-    order = np.repeat(np.arange(len(size)), size)
-    place = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
-    return order, table.slots[slot_at[order] + place]
 
 
 def _without_repeats(examples: Order) -> list[Order]:
@@ -674,335 +763,3 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
     longer = np.zeros(max(length, len(array)), dtype=array.dtype)
     longer[: len(array)] = array
     return longer
-
-
-@inlined
-def cut_slope(p, table, weights):  # type: ignore[no-untyped-def]
-    """``loss - <w, psi>`` of cut `p`."""
-    start = table.start[p]
-    stop = start + table.length[p]
-    return table.loss[p] - gathered_product(start, stop, table.columns, table.values, weights)
-
-
-@inlined
-def add_cut(p, coef, table, weights):  # type: ignore[no-untyped-def]
-    """``weights += coef * psi``."""
-    start = table.start[p]
-    stop = start + table.length[p]
-    add_scattered(start, stop, table.columns, table.values, weights, coef)
-
-
-@inlined
-def _set_coef(p, new, table, weights):  # type: ignore[no-untyped-def]
-    """Change the coefficient of a cut; returns the change of the linear term."""
-    change = new - table.coef[p]
-    if change != 0.0:
-        table.coef[p] = new
-        add_cut(p, change, table, weights)
-    return change * table.loss[p]
-
-
-@inlined
-def enter(length, loss, coef, table):  # type: ignore[no-untyped-def]
-    """A number for a cut whose entries are the next in the arena."""
-    table.counts[_N_FREE] -= 1
-    p = table.free[table.counts[_N_FREE]]
-    table.start[p] = table.counts[_N_ENTRIES]
-    table.counts[_N_ENTRIES] += length
-    table.counts[_N_LIVE] += length
-    table.length[p] = length
-    table.loss[p] = loss
-    table.coef[p] = coef
-    table.previous[p] = coef
-    table.idle[p] = 0
-    return p
-
-
-@inlined
-def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-untyped-def]
-    """Copy a cut into the arena; returns its number."""
-    start = table.counts[_N_ENTRIES]
-    for q in range(last - first):
-        table.columns[start + q] = columns[first + q]
-        table.values[start + q] = values[first + q]
-    return enter(last - first, loss, coef, table)
-
-
-@inlined
-def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
-    """Append cut `p`, whose entries are in the arena, to example `b`."""
-    m = table.size[b]
-    at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
-    start = table.start[p]
-    stop = start + table.length[p]
-    table.slots[at + m] = p
-    table.size[b] = m + 1
-    taken = spread(start, stop, table.columns, table.values, 1.0, 0, hashed)
-    for j in range(m + 1):
-        other = table.slots[at + j]
-        first = table.start[other]
-        last = first + table.length[other]
-        product = product_with_spread(first, last, table.columns, table.values, hashed)
-        table.gram[gram_at + m * stride + j] = product
-        table.gram[gram_at + j * stride + m] = product
-    clear(taken, hashed)
-
-
-@inlined
-def _drop(b, j, table):  # type: ignore[no-untyped-def]
-    """Drop cut ``j`` of example `b`; the last takes its place."""
-    at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
-    last = table.size[b] - 1
-    p = table.slots[at + j]
-    table.free[table.counts[_N_FREE]] = p
-    table.counts[_N_FREE] += 1
-    table.counts[_N_LIVE] -= table.length[p]
-    table.length[p] = UNUSED
-    table.slots[at + j] = table.slots[at + last]
-    for k in range(last + 1):
-        table.gram[gram_at + j * stride + k] = table.gram[gram_at + last * stride + k]
-    for k in range(last + 1):
-        table.gram[gram_at + k * stride + j] = table.gram[gram_at + k * stride + last]
-    table.gram[gram_at + j * stride + j] = table.gram[gram_at + last * stride + last]
-    table.size[b] = last
-
-
-@compiled
-def _update_examples(  # type: ignore[no-untyped-def]
-    examples, weights, table, kind, max_steps, tolerance,
-    new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
-):  # fmt: skip
-    """Update `examples` in order; see `WorkingSet.update`.
-
-    Parameters
-    ----------
-    examples : ndarray of int64, shape (n_updates,)
-    weights, table : ndarray of shape (n_features,) and _Table, changed
-    kind, max_steps, tolerance : see `StepRule`
-    new_starts, new_columns, new_values, new_losses : a cut for each example as in `Cuts`, or empty
-    added : ndarray of int32, shape (n_updates,), set to the numbers of the cuts that are kept
-    hashed, scratch : HashTable, empty also afterwards, and ndarray of shape (2, most_cuts)
-    sums : ndarray of shape (5,); adds gain, gap, C times hinge, work and change of the linear term
-    """
-    slopes, coef = scratch[0], scratch[1]
-    for o in range(len(examples)):
-        b = examples[o]
-        total = table.totals[b]
-        at = table.slot_at[b]
-        m = table.size[b]
-        work = 0
-        highest = 0.0
-        value = 0.0
-        for j in range(m):
-            p = table.slots[at + j]
-            work += table.length[p]
-            slopes[j] = slope = cut_slope(p, table, weights)
-            coef[j] = table.coef[p]
-            highest = max(highest, slope)
-            value += coef[j] * slope
-        if len(new_losses) > 0:
-            first, last = new_starts[o], new_starts[o + 1]
-            product = gathered_product(first, last, new_columns, new_values, weights)
-            slope = new_losses[o] - product
-            work += last - first
-            if slope > highest + tolerance:
-                highest = slope
-                p = _store(first, last, new_columns, new_values, new_losses[o], 0.0, table)
-                _append(b, p, table, hashed)
-                added[o] = p
-                slopes[m] = slope
-                coef[m] = 0.0
-                work += 3 * work
-                m += 1
-        gap = total * highest - value
-        table.gaps[b] = gap
-        sums[_GAP] += gap
-        sums[_BOUND] += total * highest
-        gram_at, stride = table.gram_at[b], table.capacity[b]
-        if kind == PAIRWISE:
-            gain, steps = pairwise_steps(
-                table.gram, gram_at, stride, m, slopes, coef, total, tolerance, max_steps
-            )
-            work += 3 * m * steps
-        else:
-            gain = frank_wolfe_step(
-                table.gram, gram_at, stride, m, slopes, coef, total, kind == AWAY
-            )
-            work += m * m
-        sums[_GAIN] += gain
-        for j in range(m):
-            p = table.slots[at + j]
-            if coef[j] != table.coef[p]:
-                work += table.length[p]
-                sums[_LINEAR] += _set_coef(p, coef[j], table, weights)
-        sums[_WORK] += work
-
-
-@compiled
-def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
-    """Drop cuts without a coefficient at the last `max_idle` calls."""
-    for b in range(len(table.size)):
-        # Backwards, because the last takes the place of one that is dropped.
-        for j in range(table.size[b] - 1, -1, -1):
-            p = table.slots[table.slot_at[b] + j]
-            if table.coef[p] > 0.0 or table.previous[p] > 0.0:
-                table.idle[p] = 0
-            else:
-                table.idle[p] += 1
-                if table.idle[p] >= max_idle:
-                    _drop(b, j, table)
-
-
-@compiled
-def _add_best(examples, table, weights, vector, best, loss):  # type: ignore[no-untyped-def]
-    """Set and add the most violating cuts of `examples`; returns `loss` plus theirs."""
-    for b in examples:
-        best[b] = -1
-        highest = 0.0
-        for j in range(table.size[b]):
-            p = table.slots[table.slot_at[b] + j]
-            table.idle[p] += 1
-            slope = cut_slope(p, table, weights)
-            if slope > highest:
-                highest = slope
-                best[b] = p
-        p = best[b]
-        if p >= 0:
-            table.idle[p] = 0
-            loss += table.totals[b] * table.loss[p]
-            add_cut(p, table.totals[b], table, vector)
-    return loss
-
-
-@compiled
-def _hinges(examples, table, weights, total):  # type: ignore[no-untyped-def]
-    """`total` plus C times hinge of `examples`."""
-    for b in examples:
-        highest = 0.0
-        for j in range(table.size[b]):
-            p = table.slots[table.slot_at[b] + j]
-            highest = max(highest, cut_slope(p, table, weights))
-        total += table.totals[b] * highest
-    return total
-
-
-@compiled
-def _mix(table, best, step):  # type: ignore[no-untyped-def]
-    """``coef = (1 - step) * coef + step * totals`` at the best cut of each example."""
-    for b in range(len(table.totals)):
-        for j in range(table.size[b]):
-            table.coef[table.slots[table.slot_at[b] + j]] *= 1.0 - step
-        if best[b] >= 0:
-            table.coef[best[b]] += step * table.totals[b]
-
-
-@compiled
-def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
-    for b in range(len(table.size)):
-        while table.size[b] > limit:
-            oldest = 0
-            for j in range(table.size[b]):
-                p, q = table.slots[table.slot_at[b] + j], table.slots[table.slot_at[b] + oldest]
-                if table.coef[q] > 0.0 or (table.coef[p] == 0.0 and table.idle[p] > table.idle[q]):
-                    oldest = j
-            if table.coef[table.slots[table.slot_at[b] + oldest]] > 0.0:
-                break  # all that are left carry weight
-            _drop(b, oldest, table)
-
-
-@compiled
-def _extrapolate(examples, momentum, table, weights, linear):  # type: ignore[no-untyped-def]
-    """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one.
-
-    Returns `linear` plus the change of the linear term, as `_revert` does.
-    """
-    for b in examples:
-        at = table.slot_at[b]
-        m = table.size[b]
-        step = momentum
-        used = growth = 0.0
-        moving = False
-        for j in range(m):
-            p = table.slots[at + j]
-            change = table.coef[p] - table.previous[p]
-            moving |= change != 0.0
-            used += table.coef[p]
-            growth += change
-            if step * change < -table.coef[p]:
-                step = -table.coef[p] / change
-        if not moving:
-            continue
-        # Moves within a full example grow by rounding errors only, which must not stop them.
-        total = table.totals[b]
-        if growth > 0.0 and step * growth > total - used + ROUNDING * total:
-            step = max(total - used, 0.0) / growth
-        for j in range(m):
-            p = table.slots[at + j]
-            old = table.coef[p]
-            new = max(old + step * (old - table.previous[p]), 0.0)
-            table.previous[p] = old
-            linear += _set_coef(p, new, table, weights)
-    return linear
-
-
-@compiled
-def _revert(examples, table, weights, linear):  # type: ignore[no-untyped-def]
-    """``coef = previous``."""
-    for b in examples:
-        for j in range(table.size[b]):
-            p = table.slots[table.slot_at[b] + j]
-            linear += _set_coef(p, table.previous[p], table, weights)
-    return linear
-
-
-@compiled
-def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
-    """Append a cut with its coefficient to each of the examples, for which `table` has room.
-
-    Parameters
-    ----------
-    examples, coef : ndarrays of shape (n,), without repeats
-    starts, columns, values, losses : CSR arrays of the cuts, as in `Cuts`
-    table, hashed : _Table, changed, and HashTable, empty also afterwards
-    added : ndarray of int32, shape (n,), set to the numbers of the cuts
-    """
-    for o in range(len(examples)):
-        p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
-        _append(examples[o], p, table, hashed)
-        added[o] = p
-
-
-@inlined
-def move_list(b, room, table):  # type: ignore[no-untyped-def]
-    """Move the list of example `b` to the end of all, with room for so many cuts."""
-    m, old = table.size[b], table.capacity[b]
-    slot_at, gram_at = table.counts[_N_SLOTS], table.counts[_N_GRAM]
-    for j in range(m):
-        table.slots[slot_at + j] = table.slots[table.slot_at[b] + j]
-        for k in range(m):
-            table.gram[gram_at + j * room + k] = table.gram[table.gram_at[b] + j * old + k]
-    table.slot_at[b], table.gram_at[b], table.capacity[b] = slot_at, gram_at, room
-    table.counts[_N_SLOTS] += room
-    table.counts[_N_GRAM] += room * room
-
-
-@compiled
-def _widen_examples(full, table):  # type: ignore[no-untyped-def]
-    """Move the lists of the examples `full` to the end, with twice the room."""
-    for o in range(len(full)):
-        move_list(full[o], 2 * table.capacity[full[o]], table)
-
-
-@compiled
-def _compact(table, order):  # type: ignore[no-untyped-def]
-    """Compact the arena; `order` is the cuts in the order in which they stand."""
-    at = 0
-    for o in range(len(order)):
-        p = order[o]
-        start = table.start[p]
-        table.start[p] = at
-        for q in range(table.length[p]):
-            table.columns[at] = table.columns[start + q]
-            table.values[at] = table.values[start + q]
-            at += 1
-    table.counts[_N_ENTRIES] = at

@@ -20,11 +20,11 @@ from maxmargin.compiled.rows import measured_rows
 from maxmargin.core.arrays import Floats, check_finite, check_indices, check_shape, check_types
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.linear import LinearProblem, MulticlassProblem, OneVersusRest
-from maxmargin.core.oracle import Threads
+from maxmargin.core.oracle import ONE_THREAD, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful, alike
-from maxmargin.dual.explicit import ONE_THREAD, LinearDual, SharedWeights, make_dual
+from maxmargin.dual.explicit import LinearDual, SharedWeights, make_dual
 from maxmargin.dual.sweeps import DUE, WAIT
 from maxmargin.solvers.loop import Solver, SolverRun, Stopping
 
