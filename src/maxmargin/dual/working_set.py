@@ -9,7 +9,7 @@ are made again when their examples are updated, in a window at the end of the ar
 """
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -49,7 +49,6 @@ from maxmargin.dual.cut_table import (
     widen_examples,
 )
 from maxmargin.dual.gram import make_table
-from maxmargin.dual.halves import BOTH, Halves
 from maxmargin.dual.interior_point import DenseConstraints, interior_point, newton_work
 
 _FIRST_CAPACITY = 4
@@ -67,12 +66,6 @@ _CHECKED = 1024
 
 _WINDOW = 1 << 18
 """Entries that are expanded at a time: few enough for a cache, many enough for a call."""
-
-_SHARED_WINDOW = 1 << 20
-"""Entries that two threads update before they join: a few milliseconds' work for both."""
-
-_LEAST_SHARED = 1 << 17
-"""Entries from which on two threads pay."""
 
 
 class StepRule(NamedTuple):
@@ -111,15 +104,6 @@ class _Packed(NamedTuple):
     used: Order
 
 
-class _Chunk(NamedTuple):
-    """Examples to update, a new cut for each or none, its number if it is kept, and the table."""
-
-    examples: Order
-    cuts: tuple[Any, ...]
-    added: NDArray[np.int32]
-    table: Table | None = None
-
-
 class WorkingSet(Stateful):
     """Cuts of all examples and the dual point over them; `totals` is the C of each example."""
 
@@ -137,7 +121,6 @@ class WorkingSet(Stateful):
     ) -> None:
         n = len(totals)
         self._threads = threads
-        self._halves = Halves(threads) if threads.n_threads > 1 else None
         self.n_features = n_features
         self._expander = expander
         self._packed: _Packed | None = None
@@ -152,8 +135,8 @@ class WorkingSet(Stateful):
         """``sum(coef * loss)``, the dual's linear term."""
         self.dual = 0.0
         """Dual value, kept up to date by the gains of updates: cheaper than ``|w|^2``."""
-        self._scratch = np.zeros((len(BOTH), 2, _FIRST_CAPACITY))
-        self._hashes = [make_table(16, n_features) for _ in BOTH]
+        self._scratch = np.zeros((2, _FIRST_CAPACITY))
+        self._hash = make_table(16, n_features)
         room = max(n, 16)
         self._table = Table(
             owner=np.arange(n, dtype=np.int64),
@@ -191,8 +174,8 @@ class WorkingSet(Stateful):
             self._table.start[:] = self._window_at
 
     def _widen_scratch(self, widest: int) -> None:
-        if widest > self._scratch.shape[2]:
-            self._scratch = np.zeros((len(BOTH), 2, 2 * widest))
+        if widest > self._scratch.shape[1]:
+            self._scratch = np.zeros((2, 2 * widest))
 
     @property
     def totals(self) -> Floats:
@@ -215,119 +198,21 @@ class WorkingSet(Stateful):
     def update(
         self, examples: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None
     ) -> BlockUpdate:
-        """Improve the dual over `examples` in turn; a new cut is kept if it violates the most.
-
-        With two threads, both halves of a window are updated at the same time.
-        """
+        """Improve the dual over `examples` in turn; a new cut is kept if it violates the most."""
         added = np.full(len(examples), -1, dtype=np.int32)
-        sums, before = np.zeros(5), None
+        sums = np.zeros(5)
         if cuts is not None:
             self._make_room(examples, cuts)
             self._latest = added, cuts.outputs
-        if self._halves is not None and rule.max_steps > 0:
-            before = self._coef_before()
         for part in self._windows(examples, cuts):
-            chunk = _Chunk(examples[part], _some(cuts, part), added[part])
-            if before is None:
-                self._update_in_turn(chunk, weights, rule, sums)
-            elif self._is_worth_halves(chunk):
-                self._update_halves(chunk, weights, rule, sums, before)
-            else:
-                self._update_in_turn(chunk, weights, rule, sums)
-                self._halves.repeat(self._table, chunk.examples, weights, before)
+            update_examples(
+                examples[part], weights, self._table, *rule, *_some(cuts, part),
+                added[part], self._hash, self._scratch, sums,
+            )  # fmt: skip
         self.linear += float(sums[LINEAR])
         self.dual += float(sums[GAIN])
         self._note_outputs()
         return BlockUpdate(*sums[:LINEAR].tolist())
-
-    def _update_in_turn(
-        self, chunk: "_Chunk", weights: Floats, rule: StepRule, sums: Floats, t: int = 0
-    ) -> None:
-        update_examples(
-            chunk.examples, weights, chunk.table or self._table, *rule, *chunk.cuts, chunk.added,
-            self._hashes[t], self._scratch[t], sums,
-        )  # fmt: skip
-
-    def _update_halves(
-        self, chunk: "_Chunk", weights: Floats, rule: StepRule, sums: Floats, before: Floats
-    ) -> None:
-        """Update the halves of a chunk at weights of their own, and join their moves."""
-        halves = self._halves_of(chunk)
-
-        def update(t: int, own_weights: Floats) -> Floats:
-            own_sums = np.zeros(5)
-            self._update_in_turn(halves[t], own_weights, rule, own_sums, t)
-            return own_sums
-
-        both = [half.examples for half in halves]
-        try:
-            found, products = self._halves.move(self._table, both, weights, before, update)
-        finally:
-            self._take_room_of(halves)
-        moved = products[0] - (found[0][LINEAR] - found[0][GAIN])
-        worse = min(BOTH, key=lambda t: float(found[t][GAIN]))
-        if moved > found[worse][GAIN]:
-            self._halves.undo(self._table, both[worse], weights, before)
-            moved = found[worse][GAIN]
-            found[worse][LINEAR] = 0.0
-        sums += found[0] + found[1]
-        sums[GAIN] -= moved
-
-    def _coef_before(self) -> Floats:
-        """The coefficients, zero for numbers that new cuts may get."""
-        before = self._table.coef.copy()
-        before[self._table.free[: self._table.counts[N_FREE]]] = 0.0
-        return before
-
-    def _is_worth_halves(self, chunk: "_Chunk") -> bool:
-        each, starts = self._table.counts[N_LIVE] / max(len(self.totals), 1), chunk.cuts[0]
-        new = starts[-1] - starts[0] if len(starts) else 0
-        return bool(len(chunk.examples) * each + new >= _LEAST_SHARED)
-
-    def _halves_of(self, chunk: "_Chunk") -> "list[_Chunk]":
-        """Halves with about as many cuts; each has room of its own for new ones."""
-        table, (starts, columns, values, losses) = self._table, chunk.cuts
-        n, place = len(chunk.examples), self._middle(chunk.examples)
-        n_free, end = int(table.counts[N_FREE]), int(table.counts[N_ENTRIES])
-        halves = []
-        for first, last in ((0, place), (place, n)):
-            own_table, cuts = table, chunk.cuts
-            if len(losses):
-                counts = table.counts.copy()
-                counts[N_FREE] = last - first
-                counts[N_ENTRIES] = end + starts[first] - starts[0]
-                free = table.free[n_free - last : n_free - first]
-                own_table = table._replace(counts=counts, free=free)
-                cuts = starts[first : last + 1], columns, values, losses[first:last]
-            chosen = slice(first, last)
-            halves.append(_Chunk(chunk.examples[chosen], cuts, chunk.added[chosen], own_table))
-        return halves
-
-    def _take_room_of(self, halves: "list[_Chunk]") -> None:
-        """Take back the room that halves have not used."""
-        counts = self._table.counts
-        if halves[0].table is self._table:
-            return
-        tables = [half.table for half in halves if half.table is not None]
-        given = sum(len(table.free) for table in tables)
-        left = [table.free[: table.counts[N_FREE]].copy() for table in reversed(tables)]
-        live = sum(int(table.counts[N_LIVE] - counts[N_LIVE]) for table in tables)
-        free = np.concatenate(left)
-        n_free = int(counts[N_FREE]) - given
-        self._table.free[n_free : n_free + len(free)] = free
-        counts[N_FREE] = n_free + len(free)
-        counts[N_LIVE] += live
-        counts[N_ENTRIES] = tables[-1].counts[N_ENTRIES]
-
-    def _middle(self, examples: Order) -> int:
-        """Where to part examples so that both halves have about as many cuts."""
-        n_cuts = np.cumsum(self._table.size[examples] + 1)
-        return int(np.searchsorted(n_cuts, n_cuts[-1] / 2))
-
-    def _forget(self) -> None:
-        """The weights are about to change otherwise than by updates."""
-        if self._halves is not None:
-            self._halves.forget()
 
     def _note_outputs(self) -> None:
         """Note the outputs of the cuts added last, should Ctrl-C have come before that."""
@@ -341,7 +226,6 @@ class WorkingSet(Stateful):
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
         """Take over cuts with their coefficients, and update the weights; examples may repeat."""
-        self._forget()
         add_to(weights, cuts, coef)
         self._moved(float(coef @ cuts.losses), weights)
         for some in _without_repeats(examples):
@@ -351,7 +235,7 @@ class WorkingSet(Stateful):
             for window in self._windows(examples[some], part):
                 put_cuts(
                     examples[some[window]], *_some(part, window), coef[some[window]],
-                    self._table, self._hashes[0], added[window],
+                    self._table, self._hash, added[window],
                 )  # fmt: skip
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
@@ -359,7 +243,6 @@ class WorkingSet(Stateful):
 
     def drop_idle(self, max_idle: int) -> None:
         """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
-        self._forget()  # so that an iteration depends on nothing that a checkpoint has not
         drop_idle_cuts(self._table, max_idle)
         self._reclaim()
 
@@ -390,7 +273,6 @@ class WorkingSet(Stateful):
 
     def step_towards_best(self, weights: Floats) -> None:
         """One exact line search for all examples together, towards the best cut of each."""
-        self._forget()
         corner = np.zeros_like(weights)
         best, linear = self._add_best(weights, corner)
         corner -= weights
@@ -428,7 +310,6 @@ class WorkingSet(Stateful):
         found = constraints.weights(alpha)
         linear = float(constraints.margins @ alpha)
         if linear - 0.5 * float(found @ found) > self.dual:
-            self._forget()
             table.coef[:] = 0.0
             table.coef[numbers] = alpha
             weights[:] = found
@@ -450,56 +331,20 @@ class WorkingSet(Stateful):
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
         """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
-        examples = self._moving
+        linear, examples = 0.0, self._moving
         if momentum == 0.0:
             examples = examples[:0]
             self._table.previous[:] = self._table.coef
-        self._move(
-            examples,
-            weights,
-            lambda some, own, linear: extrapolate_examples(
-                some, momentum, self._table, own, linear
-            ),
-        )
+        for part in self._windows(examples):
+            linear = extrapolate_examples(examples[part], momentum, self._table, weights, linear)
+        self._moved(float(linear), weights)
 
     def revert(self, weights: Floats) -> None:
         """Return to where the last `extrapolate` started."""
-        self._move(
-            self._moving,
-            weights,
-            lambda some, own, linear: revert_examples(some, self._table, own, linear),
-        )
-
-    def _move(
-        self, examples: Order, weights: Floats, routine: Callable[[Order, Floats, float], float]
-    ) -> None:
-        """Move coefficients of `examples` by a routine that adds the change of the linear term."""
-        linear = 0.0
-        before = None if self._halves is None else self._table.coef.copy()
+        linear, examples = 0.0, self._moving
         for part in self._windows(examples):
-            some = examples[part]
-            if before is None:
-                linear = routine(some, weights, linear)
-            elif self._is_worth_halves(_Chunk(some, _NO_CUTS[:4], some)):
-                linear += self._move_halves(some, weights, routine, before)
-            else:
-                linear = routine(some, weights, linear)
-                self._halves.repeat(self._table, some, weights, before)
+            linear = revert_examples(examples[part], self._table, weights, linear)
         self._moved(float(linear), weights)
-
-    def _move_halves(
-        self,
-        examples: Order,
-        weights: Floats,
-        routine: Callable[[Order, Floats, float], float],
-        before: Floats,
-    ) -> float:
-        place = self._middle(examples)
-        halves = [examples[:place], examples[place:]]
-        found, _ = self._halves.move(
-            self._table, halves, weights, before, lambda t, own: routine(halves[t], own, 0.0)
-        )
-        return sum(found)
 
     def point(self) -> "DualPoint":
         """The positive coefficients with their outputs."""
@@ -526,26 +371,21 @@ class WorkingSet(Stateful):
 
         There is room for those of `cuts`, a new one for each example.
         """
-        if self._packed is None and self._halves is None:
+        if self._packed is None:
             yield slice(0, len(examples))
             return
         if cuts is None:
             self._note_outputs()  # those that an interrupted update left
         table = self._table
         order, numbers = listed(table, examples)
-        new = 0 if cuts is None else np.diff(cuts.starts)
-        if self._halves is not None:
-            sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64) + new
-            window = (np.cumsum(sizes) - sizes) // _SHARED_WINDOW
-        if self._packed is None:
-            yield from starmap(slice, pairwise(_bounds(window)))
-            return
         absent = table.start[numbers] >= self._window_at
         order, numbers = order[absent], numbers[absent]
-        sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64) + new
-        if self._halves is None:
-            window = (np.cumsum(sizes) - sizes) // _WINDOW
-        for first, last in pairwise(_bounds(window)):
+        sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64)
+        if cuts is not None:
+            sizes += np.diff(cuts.starts)
+        window = (np.cumsum(sizes) - sizes) // _WINDOW
+        bounds = [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), len(examples)]
+        for first, last in pairwise(bounds):
             some = slice(*np.searchsorted(order, [first, last]))
             n_entries = int(sizes[first:last].sum())
             stays = self._fill_window(examples[order[some]], numbers[some], n_entries)
@@ -641,8 +481,8 @@ class WorkingSet(Stateful):
         if needed > len(table.values) and self._packed is None:
             self._extend_arena(len(cuts.values))
         largest = int(np.diff(cuts.starts).max(initial=0))
-        if largest >= len(self._hashes[0].places):
-            self._hashes = [make_table(2 * largest, self.n_features) for _ in BOTH]
+        if largest >= len(self._hash.places):
+            self._hash = make_table(2 * largest, self.n_features)
         self._widen_scratch(int(self._table.capacity[examples].max()))
 
     def _widen(self, full: Order) -> None:
@@ -737,11 +577,6 @@ class WorkingSet(Stateful):
 _NO_CUTS = Cuts(
     np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint32), np.zeros(0), np.zeros(0), []
 )
-
-
-def _bounds(window: Order) -> list[int]:
-    """Where each window begins, and the last one ends."""
-    return [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), len(window)]
 
 
 def _some(cuts: Cuts | None, part: slice) -> tuple[Any, ...]:
