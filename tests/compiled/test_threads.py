@@ -45,3 +45,14 @@ def test_little_work_is_not_shared():
     with Threads(3) as threads:
         assert threads.shares(8, work=1.0) == [slice(0, 8)]
         assert len(threads.shares(8, work=1e9)) == 3
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(0, 50), parts=st.integers(2, 8), most=st.integers(1, 9))
+def test_uneven_work_is_shared_in_more_slices_than_threads(n, parts, most):
+    with Threads(parts) as threads:
+        cuts = threads.shares(n, most=most)
+        few = threads.shares(n, work=4e6 / max(n, 1), most=most)
+    assert [i for part in cuts for i in range(n)[part]] == list(range(n))
+    assert len(cuts) == min(n, parts * most)
+    assert len(few) == min(n, parts)  # each slice has to be worth a thread

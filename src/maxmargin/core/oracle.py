@@ -32,6 +32,10 @@ Answer = TypeVar("Answer")
 WORK_FOR_THREADS = 3e6
 """Multiplications from which on threads pay: about half a millisecond."""
 
+SHARES_OF_CALLS = 8
+"""Slices of a batch of oracle calls for each thread, at most: a long sentence takes hundreds of
+times as long as a short one."""
+
 
 class Threads:
     """`n_jobs` threads; a single one, or a single task, runs in the caller's."""
@@ -40,9 +44,16 @@ class Threads:
         self.n_threads = n_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
 
-    def shares(self, n: int, work: float = math.inf) -> list[slice]:
-        """``range(n)`` in one slice a thread; in one slice if `work` for each is too little."""
-        parts = self.n_threads if n * work > WORK_FOR_THREADS else 1
+    def shares(self, n: int, work: float = math.inf, most: int = 1) -> list[slice]:
+        """``range(n)`` in one slice a thread; in one slice if `work` for each is too little.
+
+        In up to `most` slices a thread where some take longer than others, so that all threads end
+        at about the same time.
+        """
+        parts = 1
+        if self.n_threads > 1 and n * work > WORK_FOR_THREADS:
+            enough = min(n * work / WORK_FOR_THREADS, most * self.n_threads)
+            parts = self.n_threads * max(1, int(enough) // self.n_threads)
         cuts = [n * part // parts for part in range(parts + 1)]
         return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
@@ -287,7 +298,7 @@ class CompiledOracle(Oracle):
             suboptimality = self.infer(weights, some, starts, found) if len(some) else None
             return self._cuts(some, starts, found)._replace(suboptimality=suboptimality)
 
-        parts = threads.shares(len(examples), self.oracle_work) or [slice(0, 0)]
+        parts = threads.shares(len(examples), self.oracle_work, SHARES_OF_CALLS) or [slice(0, 0)]
         return Cuts.join(threads.map(separated, parts))
 
     def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:

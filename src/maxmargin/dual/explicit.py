@@ -21,6 +21,7 @@ from maxmargin.dual.sweeps import (
     DUE,
     MulticlassRows,
     ScalarRows,
+    add_multiple,
     add_sides,
     add_snapshot,
     extrapolate_multiclass,
@@ -30,6 +31,7 @@ from maxmargin.dual.sweeps import (
     move_on,
     product_along,
     shorten_changes,
+    sum_moves,
     sum_of_products,
     sweep_multiclass,
     sweep_scalar,
@@ -48,6 +50,9 @@ SNAPSHOT_COST = 10.0
 
 MERGES = 4
 """How often threads merge their weights in an iteration that has updates enough."""
+
+WORK_OF_A_JOIN = 4.0
+"""Multiplications that take as long as to join the moves of a weight: it is memory that counts."""
 
 UPDATE_LIMIT = 1e8
 """Multiplications after which a sweep pauses for clocks and Ctrl-C."""
@@ -110,11 +115,15 @@ class SharedWeights(Stateful):
         """Add the weights to their average."""
         add_snapshot(self.weights, self.average, self.snapshots)
 
-    def line_search(self, linear: float, direction: Floats) -> float:
-        """Exact step in [0, 1] along `direction`, by false position: weights may be clipped.
+    def line_search(self, linear: float, direction: Floats, along: float, square: float) -> float:
+        """Exact step in [0, 1] along `direction`, by false position where weights are clipped.
 
-        `linear` is what a whole step adds to the linear term of the dual.
+        `linear` is what a whole step adds to the linear term of the dual, `along` and `square` are
+        the direction's inner products with `unclipped` and with itself.
         """
+        if not self.nonnegative:
+            slope_at_zero = linear - along
+            return max(0.0, min(1.0, slope_at_zero / square)) if square > 0.0 else 1.0
 
         def slope(step: float) -> float:
             product = product_along(self.unclipped, direction, step, self.nonnegative)
@@ -189,7 +198,7 @@ class LinearDual(Stateful, ABC):
         self.linear = self._linear()
         self.losses = self._losses_at_zero()
         """C times hinge of each example at its last update."""
-        self.copies: list[Floats] = []
+        self.copies = np.empty((0, 0, 0))
         if self.alone:
             if start is not None:
                 unclipped = problem.unclipped_weights(self.dual_coef)
@@ -243,7 +252,7 @@ class LinearDual(Stateful, ABC):
         """Restart momentum and average."""
         self.previous = self.coef.copy()
         self.last_unclipped = self.shared.unclipped.copy()
-        self.copies = []
+        self.copies = np.empty((0, 0, 0))
         self.shared.average = self.shared.weights.copy()
         self.shared.snapshots = np.zeros(1, dtype=np.int64)
 
@@ -322,43 +331,50 @@ class LinearDual(Stateful, ABC):
 
     def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
         """Sweep parts of `order` on copies of the weights; a line search scales their sum."""
-        shared = self.shared
-        parts = np.array_split(order, threads.n_threads)
-        before = [self.coef[part] for part in parts]
-        fit = len(self.copies) >= len(parts) and self.copies[0].shape == shared.unclipped.shape
-        if not fit:
-            self.copies = [np.empty_like(shared.unclipped) for _ in parts]
-        moves = self.copies[: len(parts)]
+        shared, n_parts = self.shared, threads.n_threads
+        parts = np.array_split(order, n_parts)
+        before: list[Floats] = [np.empty(0)] * n_parts
+        shape = (n_parts, *shared.unclipped.shape)
+        if self.copies.shape != shape:
+            self.copies = np.empty(shape)
+        copies = self.copies
+        ranges = threads.shares(shape[1], WORK_OF_A_JOIN * shape[2])
+        products = np.zeros((len(ranges), 2))
 
         def sweep_part(t: int) -> float:
-            unclipped = moves[t]
+            before[t] = self.coef[parts[t]]
+            unclipped = copies[t]
             unclipped[:] = shared.unclipped
             weights = shared.weights.copy() if shared.nonnegative else unclipped
-            linear = self._sweep(parts[t], weights, unclipped, threshold, len(parts[t]) + 1)
-            unclipped -= shared.unclipped
-            return linear
+            return self._sweep(parts[t], weights, unclipped, threshold, len(parts[t]) + 1)
+
+        def sum_range(k: int) -> None:
+            rows = ranges[k]
+            sum_moves(shared.unclipped, copies, rows.start, rows.stop, products[k])
+
+        def join_range(rows: slice) -> None:
+            add_multiple(shared.unclipped, copies[0], step, rows.start, rows.stop)
 
         def shorten_part(t: int) -> None:
-            shorten_changes(self.coef, parts[t], before[t], step)
+            if len(before[t]):
+                shorten_changes(self.coef, parts[t], before[t], step)
 
         step = 0.0  # what is left of the moves if something interrupts them
         try:
-            linear = sum(threads.map(sweep_part, range(len(parts))))
+            linear = sum(threads.map(sweep_part, range(n_parts)))
         except BaseException:
-            for t in range(len(parts)):
+            for t in range(n_parts):
                 shorten_part(t)
             raise
-        direction = moves[0]
-        for move in moves[1:]:
-            direction += move
-        step = shared.line_search(linear, direction)
+        threads.map(sum_range, range(len(ranges)))
+        along, square = products.sum(axis=0).tolist()
+        step = shared.line_search(linear, copies[0], along, square)
         if step < 1.0:
-            threads.map(shorten_part, range(len(parts)))
+            threads.map(shorten_part, range(n_parts))
         if step == 0.0:  # next to the optimum, where only one example at a time can gain
             self.sweep(order, threshold, ONE_THREAD)
             return
-        direction *= step
-        shared.unclipped += direction
+        threads.map(join_range, ranges)
         shared.clip()
         self.linear = self._linear_after(linear, step)
         shared.add_snapshot()

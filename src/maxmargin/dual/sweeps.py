@@ -514,6 +514,32 @@ def product_along(unclipped, direction, step, nonnegative):  # type: ignore[no-u
 
 
 @compiled
+def sum_moves(unclipped, copies, start, stop, products):  # type: ignore[no-untyped-def]
+    """Set ``copies[0]`` to the sum d of ``copies[t] - unclipped``, in the rows ``start..stop-1``.
+
+    Sets `products`, of shape (2,), to ``<unclipped, d>`` and ``|d|^2`` there.
+    """
+    along = square = 0.0
+    for j in range(start, stop):
+        for m in range(unclipped.shape[1]):
+            moved = -len(copies) * unclipped[j, m]
+            for t in range(len(copies)):
+                moved += copies[t, j, m]
+            copies[0, j, m] = moved
+            along += unclipped[j, m] * moved
+            square += moved * moved
+    products[0], products[1] = along, square
+
+
+@compiled
+def add_multiple(unclipped, direction, step, start, stop):  # type: ignore[no-untyped-def]
+    """``unclipped += step * direction`` in the rows ``start..stop-1``."""
+    for j in range(start, stop):
+        for m in range(unclipped.shape[1]):
+            unclipped[j, m] += step * direction[j, m]
+
+
+@compiled
 def move_on(current, last, momentum):  # type: ignore[no-untyped-def]
     """``current += momentum * (current - last)``; `last` becomes the old `current`."""
     flat, flat_last = current.reshape(current.size), last.reshape(current.size)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from maxmargin.core.arrays import Floats, Order, check_finite, check_shape
-from maxmargin.core.certificate import Certificate, DualPoint, certify
+from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.problem import ProblemError
@@ -506,7 +506,9 @@ def _within_rounding(stopping: Stopping, certificate: Certificate) -> bool:
 
 
 def _certify(run: Run, point: Any) -> None:
-    run.certificate = certify(run.oracle, run.answer(), point)
+    oracle = run.oracle
+    primal = oracle.primal(run.answer(), run.threads)
+    run.certificate = Certificate(primal, oracle.dual(point), not oracle.exact)
     if run.certificate.relative_gap < -ROUNDING and isinstance(point, DualPoint):
         _refute(run.oracle, run.answer(), point, run.threads)
         # The cutting planes of the dual point alone prove that the objective is no lower.
