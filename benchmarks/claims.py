@@ -30,7 +30,7 @@ SECTIONS = (
     ),
     Section(
         "Sequences",
-        ("ocr_chains", "letters", "chunking", "brown_tagging"),
+        ("ocr_chains", "letters", "chunking", "brown_tagging", "long_chains"),
     ),
     Section(
         "Structures",
