@@ -1,4 +1,4 @@
-"""Safe screening saves too few oracle calls to pay; waiting saves more, and costs nothing.
+"""Safe screening, at a certified gap or between calls, saves too few oracle calls to pay.
 
 Weights w with the objective P and a dual point with the weights u and the value D leave a ball for
 the optimum, around (w + u) / 2 with the squared radius P - D - |w - u|^2 / 4. Asked for is half of
@@ -7,7 +7,7 @@ call, and what it would have saved is counted:
 
 - *ball*: an output that is the best all over the ball is the answer from then on. In its favour,
   the gap is evaluated before every pass, free of charge; for chains only the second best output is
-  compared, so that this counts at least what any such test could find.
+  compared, so that this counts at least what any test with this ball could find.
 - *second best*: an answer holds while its margin over the second best, at the weights of the call,
   exceeds what the scores may have changed since. For chains that is the largest change of any
   labelling, by Viterbi: it takes the work of a call. For classes, the length of a row times that of
@@ -17,8 +17,8 @@ call, and what it would have saved is counted:
 
 *Repeated* calls of chains have an answer that an earlier call gave. Classes are also trained
 without the waiting of idle examples, which is the default. With *dear calls* the default solver for
-chains takes each for a hundred times its work. Chains are 626 words (fold 0, and as many of the
-others) and the first 300 sentences of CoNLL-2000 with the features of `chunking`; classes, without
+chains takes each for a hundred times its work. Chains are the words of fold 0, the first 626 of the
+others, and the first 300 sentences of CoNLL-2000 with the features of `chunking`; classes, without
 intercept, are those of 3,000 rows of letter, MNIST and 20 Newsgroups. Nothing is timed.
 """
 
