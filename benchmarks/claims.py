@@ -79,7 +79,7 @@ SECTIONS = (
         ("accuracy", "formulations", "sequential_dual", "heuristics"),
         "*A sequential dual method for large scale multi-class linear SVMs.*",
     ),
-    Section("Limits", ("limits", "hard", "regressions")),
+    Section("Limits", ("limits", "hard", "regressions", "screening")),
     Section("Scaling", ("scaling",)),
     Section("Memory and size", ("memory", "out_of_core", "libsvm_reading", "model_files")),
     Section("Clusters", ("cluster", "cluster_model")),

@@ -32,8 +32,12 @@ from maxmargin.dual.sweeps import (
     crammer_singer_step,
     weston_watkins_step,
 )
-from maxmargin.solvers.loop import SWEEPS_PER_EXTRAPOLATION, Momentum
-from maxmargin.solvers.sequential_dual import LONGEST_WAIT, SKIPPED_PART_OF_GAP
+from maxmargin.solvers.loop import SWEEPS_PER_EXTRAPOLATION, Momentum, Stopping
+from maxmargin.solvers.sequential_dual import (
+    LONGEST_WAIT,
+    SKIPPED_PART_OF_GAP,
+    SequentialDual,
+)
 
 SEEDS = st.integers(0, 100_000)
 GEOMETRIES = {
@@ -198,6 +202,21 @@ def test_gaps_bound_the_distance_to_the_optimal_weights(kind, nonnegative):
         assert half <= optimum.value - problem.dual(dual_coef) + allowed
         distance = np.sqrt(np.sum((weights - best) ** 2))
         assert distance <= np.sqrt(2 * (problem.primal(weights) - problem.dual(dual_coef))) + 1e-6
+        gap, apart = problem.primal(weights) - problem.dual(dual_coef), weights - own
+        square = np.sum((0.5 * (weights + own) - best) ** 2)
+        assert square <= gap - 0.25 * np.sum(apart**2) + 2 * allowed
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.1, 3.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_optimum_at_the_next_cost_is_in_a_ball(kind, factor):
+    problem = random_case(kind, 5, bias=1.0).problem
+    now, then = (
+        SequentialDual().solve(one, Stopping(1e-9)).weights
+        for one in (problem, problem.scaled(factor))
+    )
+    distance = np.linalg.norm(then - 0.5 * (1.0 + factor) * now)
+    assert distance <= 0.5 * abs(factor - 1.0) * np.linalg.norm(now) * (1.0 + 1e-3)
 
 
 # Sections 3, 4 and 10: steps, and what the cooling threshold leaves alone
