@@ -174,12 +174,13 @@ def own_defaults() -> Setting:
     from maxmargin import SequenceTagger
 
     tagger = SequenceTagger()
+    assert isinstance(tagger.tol, float)
     return tagger.C, tagger.tol
 
 
 def grid_rows(fits: Sequence[Fit], settings: Sequence[Setting], own: Setting) -> list[Row]:
     """The library's defaults with a bar, and every other setting."""
-    rows = []
+    rows: list[Row] = []
     for setting in settings:
         C, tol = setting
         found = summary(fits, setting)
@@ -311,7 +312,7 @@ def first_fits(own: Setting, options: argparse.Namespace) -> dict[str, list[dict
 
 def first_rows(found: dict[str, list[dict[str, Any]]]) -> list[Row]:
     """The library's own defaults with a bar, the others without."""
-    rows = []
+    rows: list[Row] = []
     for kind, (own, *rest) in found.items():
         theirs = next((one for one in rest if one["who"] == LBFGS), None)
         peer = missing(LBFGS) if theirs is None else f"{LBFGS}: {_first(theirs)}"
