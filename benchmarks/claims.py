@@ -83,7 +83,7 @@ SECTIONS = (
     Section("Scaling", ("scaling",)),
     Section("Memory and size", ("memory", "out_of_core", "libsvm_reading", "model_files")),
     Section("Clusters", ("cluster", "cluster_model")),
-    Section("Use", ("startup", "short_fits", "latency", "time_left")),
+    Section("Use", ("startup", "short_fits", "latency", "time_left", "defaults")),
 )
 
 HEADLINES = (
