@@ -6,17 +6,12 @@ import pytest
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.exponentials import exponentials
 from maxmargin.compiled.rows import padded
-from maxmargin.compiled.simd import LANES, add_scores, highest_sum, max_plus, sum_times
+from maxmargin.compiled.simd import LANES, add_scores, max_plus, sum_times
 
 
 @compiled
 def run_exponentials(values, shift, out):
     exponentials(values, shift, out)
-
-
-@compiled
-def run_highest_sum(left, left_at, right, right_at, count):
-    return highest_sum(left, left_at, right, right_at, count)
 
 
 @compiled
@@ -50,22 +45,6 @@ def test_exponentials_to_the_last_digits():
 def test_exponentials_of_extremes():
     assert exponentials_of([0.0, -np.inf, -1e300, -745.0, -0.0]).tolist() == [1.0, 0, 0, 0, 1.0]
     assert exponentials_of([1.0, 2.0, 3.0], -2.0) == pytest.approx(np.exp([-1.0, 0.0, 1.0]))
-
-
-@pytest.mark.parametrize("count", [*range(1, 14), 50])
-def test_highest_sum(count):
-    random = np.random.default_rng(count)
-    left, right = random.normal(size=60), random.normal(size=60)
-    left[random.random(60) < 0.3] = -np.inf
-    right[5 + count :] = -np.inf  # the last vector may reach there
-    found = run_highest_sum(left, np.int64(3), right, np.int64(5), np.int64(count))
-    assert found == np.max(left[3 : 3 + count] + right[5 : 5 + count])
-
-
-def test_highest_sum_of_nothing():
-    none = np.full(8, -np.inf)
-    assert run_highest_sum(none, np.int64(0), none, np.int64(0), np.int64(8)) == -np.inf
-    assert run_highest_sum(none, np.int64(0), none, np.int64(0), np.int64(1)) == -np.inf
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 9, 13, 17, 21, 26, 29, 33, 45, 61, 66])

@@ -329,29 +329,3 @@ def scaled_products(context, row, shares, factor, out):  # type: ignore[no-untyp
         return merged_lanes(builder, total, added)
 
     return types.float64(row, shares, types.float64, out), codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore[no-untyped-def]
-    """Maximum of ``left[left_at + p] + right[right_at + p]`` for ``p < count``.
-
-    Reads on to a whole number of vectors: one of the arrays must be -inf there.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        operands = arrays(context, builder, signature, args, 0, 2)
-        bases = [
-            builder.gep(array.data, [args[k]]) for array, k in zip(operands, (1, 3), strict=True)
-        ]
-
-        def body(p: Any, highest: list[Any]) -> list[Any]:
-            pair = loaded(builder, [vectors_at(builder, base, p, 1)[0] for base in bases])
-            return [_add_highest(builder, highest[0], *pair)]
-
-        # The first vector without a branch: mostly it is the only one.
-        start = body(INT(0), [constant(-np.inf)])
-        whole = builder.add(args[4], INT(LANES - 1))
-        _, (highest,) = loop_in_steps(builder, INT(LANES), whole, LANES, start, body)
-        return merged_lanes(builder, highest, _higher)
-
-    return types.float64(left, left_at, right, right_at, count), codegen
