@@ -10,6 +10,7 @@ from maxmargin.structures.constituency.inference import (
     fill_chart,
     make_chart,
     make_rules,
+    squared,
     top_scores,
     turned,
 )
@@ -30,6 +31,11 @@ def run_move_row(source, source_at, target, target_at, count):
 @compiled
 def run_raise_row(source, source_at, score, target, target_at, count):
     raise_row(source, source_at, score, target, target_at, count)
+
+
+@compiled
+def run_squared(starts, width):
+    return squared(starts, width)
 
 
 @compiled
@@ -73,6 +79,17 @@ def test_bits_are_turned():
     for steps in (0, 1, 63, 64, 70):
         assert run_turned(5, steps) % 2**64 == (5 << steps % 64 | 5 >> 64 - steps % 64) % 2**64
     assert run_turned(-1, 7) == -1
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 19, 64])
+def test_bits_of_spans(width):
+    random = np.random.default_rng(width)
+    starts = np.flatnonzero(random.random(64) < 0.1)
+    bits = sum(1 << int(start) for start in starts)
+    begins, ends = run_squared(np.uint64(bits).astype(np.int64), width)
+    spans = {(int(start) % 8, int(start + width) % 8) for start in starts}
+    assert begins % 2**64 == sum(1 << 8 * start + stop for start, stop in spans)
+    assert ends % 2**64 == sum(1 << 8 * stop + start for start, stop in spans)
 
 
 def every_score(rules, scores, leaves):

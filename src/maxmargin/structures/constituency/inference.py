@@ -91,7 +91,7 @@ class Chart(NamedTuple):
     - tops ``(n_symbols * triangle,)``: as the parent sees them, in triangles as in `splits`; a row
       is only there if the symbol has a score at spans of fewer words, or as many, and of more;
     - bottoms ``(n_complete * triangle,)``: below the units, by width, symbol and start;
-    - extents ``(n_symbols, 8)``: where a symbol has scores, see `_FEWEST` and so on.
+    - extents ``(n_symbols, 12)``: where a symbol has scores, see `_FEWEST` and so on.
 
     The others are scratch: scores of all spans of one width, when each symbol had one last, left
     symbols that have a score anywhere, symbols that may have one at a width, and pairs that meet.
@@ -107,9 +107,11 @@ class Chart(NamedTuple):
     meetings: NDArray[np.uint32]
 
 
-_FEWEST, _MOST, _FIRST_START, _LAST_START, _FIRST_STOP, _LAST_STOP, _STARTS, _STOPS = range(8)
-"""Columns of ``Chart.extents``: least and largest width, start and stop of spans with a score; and
-bits of their starts and stops, modulo 64."""
+_FEWEST, _MOST, _FIRST_START, _LAST_START, _FIRST_STOP, _LAST_STOP = range(6)
+"""Columns of ``Chart.extents``: least and largest width, start and stop of spans with a score."""
+_WIDTHS, _STARTS, _STOPS, _ENDS, _BACK, _BEGINS = range(6, 12)
+"""And bits, modulo 64, of their widths, starts and stops; of stop and start, each modulo 8, with
+the stop in front; of negative widths; of start and stop, with the start in front."""
 
 
 def make_rules(
@@ -164,7 +166,7 @@ def make_chart(length: int, rules: Rules) -> Chart:
     return Chart(
         np.empty(n_symbols * places),
         np.empty(rules.n_complete * places),
-        np.empty((n_symbols, 8), dtype=np.int64),
+        np.empty((n_symbols, 12), dtype=np.int64),
         np.empty(n_symbols * row_stride(1, length)),
         np.empty(n_symbols, dtype=np.int64),
         # Lists have a place to spare.
@@ -227,22 +229,46 @@ def turned(bits, steps):  # type: ignore[no-untyped-def]
     return np.int64((bits << steps) | (bits >> (np.uint64(64) - steps & np.uint64(63))))
 
 
+_BYTES = np.uint64(0x0101010101010101)
+_DIAGONAL = np.uint64(0x8040201008040201)
+
+
+@inlined
+def squared(starts, width):  # type: ignore[no-untyped-def]
+    """Bits of start and stop, and of stop and start, modulo 8, from bits of starts.
+
+    The first of the two says which byte, the second which bit of it.
+    """
+    bits = np.uint64(starts)
+    for step in (np.uint64(32), np.uint64(16), np.uint64(8)):
+        bits |= bits >> step
+    # Each start at itself; then bits are turned within their bytes, or whole bytes.
+    same = ((bits & np.uint64(255)) * _BYTES) & _DIAGONAL
+    steps = np.uint64(width & 7)
+    low = _BYTES * ((np.uint64(1) << steps) - np.uint64(1))
+    begins = ((same << steps) & ~low) | ((same >> (np.uint64(8) - steps)) & low)
+    return np.int64(begins), turned(np.int64(same), 8 * width)
+
+
 @inlined
 def _meetings(rules, chart, left, width):  # type: ignore[no-untyped-def]
     """List the groups of a left symbol that may meet the right one; returns their number."""
     extents = chart.extents
-    # What the right child must have: widths that leave some for the left one, a start where the
-    # left one stops, and a stop so many words after the left one starts.
-    widest, narrowest = width - extents[left, _FEWEST], width - extents[left, _MOST]
+    # What the right child must have one of: the words that the left one leaves, a start where it
+    # stops, a stop so many words after it starts, and both at once.
+    widths = turned(extents[left, _BACK], width)
     starts, stops = extents[left, _STOPS], turned(extents[left, _STARTS], width)
+    ends = turned(extents[left, _BEGINS], 8 * width)
     n = 0
     for g in range(rules.left_groups[left], rules.left_groups[left + 1]):
         right = rules.group_rights[g]
         chart.meetings[n] = g
         n += (
-            (extents[right, _FEWEST] <= widest) & (extents[right, _MOST] >= narrowest)
-            & ((extents[right, _STARTS] & starts) != 0) & ((extents[right, _STOPS] & stops) != 0)
-        )  # fmt: skip
+            ((extents[right, _WIDTHS] & widths) != 0)
+            & ((extents[right, _STARTS] & starts) != 0)
+            & ((extents[right, _STOPS] & stops) != 0)
+            & ((extents[right, _ENDS] & ends) != 0)
+        )
     return n
 
 
@@ -335,8 +361,13 @@ def _close(rules, chart, length, width, n_found, n_live):  # type: ignore[no-unt
             extents[symbol, _LAST_START] = max(extents[symbol, _LAST_START], last)
             extents[symbol, _FIRST_STOP] = min(extents[symbol, _FIRST_STOP], first + width)
             extents[symbol, _LAST_STOP] = max(extents[symbol, _LAST_STOP], last + width)
+            extents[symbol, _WIDTHS] |= turned(1, width)
+            extents[symbol, _BACK] |= turned(1, -width)
             extents[symbol, _STARTS] |= starts
             extents[symbol, _STOPS] |= turned(starts, width)
+            begins, ends = squared(starts, width)
+            extents[symbol, _BEGINS] |= begins
+            extents[symbol, _ENDS] |= ends
     return n_live
 
 
@@ -349,10 +380,10 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
     chart.here[: rules.n_symbols * stride_of(1, length)] = -np.inf
     for symbol in range(rules.n_symbols):
         chart.met[symbol] = 0
-        for column in range(_STARTS):
+        for column in range(_WIDTHS):
             least = column % 2 == 0
             chart.extents[symbol, column] = 2 * length if least else -1
-        chart.extents[symbol, _STARTS] = chart.extents[symbol, _STOPS] = 0
+        chart.extents[symbol, _WIDTHS:] = 0
     n_live = 0
     for width in range(1, length + 1):
         n_found = 0
