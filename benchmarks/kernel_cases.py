@@ -30,7 +30,7 @@ from maxmargin.structures.constituency.inference import (
     fill_chart,
     make_chart,
     make_rules,
-    row_of_top,
+    top_scores,
 )
 
 Floats = NDArray[np.float64]
@@ -228,7 +228,7 @@ def grammar_case(length: int, n_complete: int = 60, n_parts: int = 300) -> Case:
         "CKY",
         lambda: fill_chart(made, scores, leaves, chart),
         {"additions with maximum": float(meetings + len(applied))},
-        [Stream("read", 16.0 * meetings, chart.rights[0].nbytes)],
+        [Stream("read", 16.0 * meetings, 8 * length * len(made.right_symbols))],
         Places("scattered", made.parents[applied], n_symbols),
     )
 
@@ -243,12 +243,13 @@ def meetings_of(rules: Any, chart: Any, length: int) -> tuple[int, NDArray[np.in
     lefts = np.repeat(np.arange(rules.n_symbols), sizes)
     group_of_rule = np.repeat(np.arange(len(lefts)), np.diff(rules.group_rules).astype(np.int64))
     count, applied = 0, []
+    symbols = np.arange(rules.n_symbols)[:, None]
     for start in range(length):
-        at, width = row_of_top(start, 0, length, rules.n_symbols), length - start
-        tops = chart.tops[at : at + rules.n_symbols * width].reshape(rules.n_symbols, width)
         for stop in range(start + 2, length + 1):
-            rights = chart.rights[stop, :, start + 1 : stop] > -np.inf
-            both = (tops[:, : stop - start - 1] > -np.inf)[lefts] & rights[rules.group_slots]
+            splits = np.arange(start + 1, stop)
+            of_lefts = top_scores(chart, start, splits, symbols, length) > -np.inf
+            of_rights = top_scores(chart, splits, stop, symbols, length) > -np.inf
+            both = of_lefts[lefts] & of_rights[rules.group_rights]
             count += int(both.sum())
             applied.append(np.flatnonzero(both.any(axis=1)[group_of_rule]))
     return count, np.concatenate(applied)

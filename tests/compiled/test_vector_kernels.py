@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.exponentials import exponentials
+from maxmargin.compiled.exponentials import add_logarithms, exponentials
 from maxmargin.compiled.rows import padded
-from maxmargin.compiled.simd import LANES, add_scores, highest_sum, max_plus, sum_times
+from maxmargin.compiled.simd import (
+    LANES,
+    add_scores,
+    max_plus,
+    share_out,
+    share_out_scaled,
+    sum_times,
+)
 
 
 @compiled
@@ -15,8 +22,16 @@ def run_exponentials(values, shift, out):
 
 
 @compiled
-def run_highest_sum(left, left_at, right, right_at, count):
-    return highest_sum(left, left_at, right, right_at, count)
+def run_add_logarithms(values, out):
+    add_logarithms(values, out)
+
+
+@compiled
+def run_share_out(rows, n_rows, shares, before, out, scaled):
+    if scaled:
+        share_out_scaled(rows, n_rows, shares, before, out)
+    else:
+        share_out(rows, n_rows, shares, before, out)
 
 
 @compiled
@@ -52,20 +67,36 @@ def test_exponentials_of_extremes():
     assert exponentials_of([1.0, 2.0, 3.0], -2.0) == pytest.approx(np.exp([-1.0, 0.0, 1.0]))
 
 
-@pytest.mark.parametrize("count", [*range(1, 14), 50])
-def test_highest_sum(count):
-    random = np.random.default_rng(count)
-    left, right = random.normal(size=60), random.normal(size=60)
-    left[random.random(60) < 0.3] = -np.inf
-    right[5 + count :] = -np.inf  # the last vector may reach there
-    found = run_highest_sum(left, np.int64(3), right, np.int64(5), np.int64(count))
-    assert found == np.max(left[3 : 3 + count] + right[5 : 5 + count])
+def test_logarithms_to_the_last_digits():
+    random = np.random.default_rng(0)
+    values = np.concatenate(
+        [random.uniform(0.4, 3.0, 4000), 10.0 ** random.uniform(-300, 300, 4000)]
+    )
+    out = np.zeros(len(values))
+    run_add_logarithms(values, out)
+    assert np.abs(out - np.log(values)).max() < 2e-13
+    assert (np.abs(out - np.log(values)) <= 4e-16 * np.maximum(1.0, np.abs(out))).all()
+    few = np.array([0.0, 1.0, 2.0, 0.5, 1e-300, 1e300, np.sqrt(0.5), np.sqrt(2.0)])
+    out = np.ones(8)
+    run_add_logarithms(few, out)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(out, 1.0 + np.log(few), rtol=4e-16, atol=4e-16)
 
 
-def test_highest_sum_of_nothing():
-    none = np.full(8, -np.inf)
-    assert run_highest_sum(none, np.int64(0), none, np.int64(0), np.int64(8)) == -np.inf
-    assert run_highest_sum(none, np.int64(0), none, np.int64(0), np.int64(1)) == -np.inf
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 26, 32, 33, 61])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_rows_are_shared_out(n, scaled):
+    random = np.random.default_rng(n)
+    rows, shares = random.random((n + 1, padded(n))), random.random(padded(n))
+    factors, out = random.random((n + 1, 3))[:, 0], np.full((n + 1, padded(n)), 7.0)
+    before = factors.copy() if scaled else np.full(n + 1, 5.0)
+    expected = rows * shares * (factors[:, None] if scaled else 1.0)
+    run_share_out(rows, n, shares, before, out, scaled)
+    np.testing.assert_allclose(out[:n], expected[:n], rtol=1e-14)
+    np.testing.assert_allclose(before[:n], expected[:n].sum(axis=1), rtol=1e-14)
+    assert (out[n] == 7.0).all()
+    run_share_out(rows, n, shares, before, rows, False)
+    np.testing.assert_allclose(rows[:n], expected[:n] / (factors[:n, None] if scaled else 1.0))
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 9, 13, 17, 21, 26, 29, 33, 45, 61, 66])

@@ -32,7 +32,10 @@ from maxmargin.compiled.simd import (
 
 _LOG_2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """Leading digits, whose product with an exponent is exact, and the rest."""
-_LOG_TINY = -708.0
+_LOG_TINY = -1023.0 * sum(_LOG_2)
+"""Below it powers of two have the bits of zero."""
+_ROUNDING = 1.5 * 2.0**52 + 1023.0
+"""Added to a number, leaves an integer in the lowest bits: as the exponent of a double has it."""
 _DEGREE = 13
 
 EXP_OPERATIONS = _DEGREE + 5
@@ -48,22 +51,28 @@ WIDEST = 430.0
 
 
 def _exp_vectors(builder: Any, vectors: list[Any]) -> list[Any]:
-    """``exp(x) = 2^k exp(r)``, Taylor series of r; for x below 700, zero for subnormal results."""
+    """``exp(x) = 2^k exp(r)``, Taylor series of r; for x below 700, zero for ``k < -1022``."""
 
     def plus(total: Any, a: Any, b: Any) -> Any:
         return add_product(builder, total, a, b)
 
     wide = ir.VectorType(INT, LANES)
-    nearest = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(VECTOR, [VECTOR]), f"llvm.rint.v{LANES}f64"
+    higher = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(VECTOR, [VECTOR, VECTOR]), f"llvm.maxnum.v{LANES}f64"
     )
-    least = constant(_LOG_TINY)
-    inside = [builder.fcmp_ordered(">", x, least, flags=CONTRACT) for x in vectors]
-    kept = [builder.select(i, x, least) for i, x in zip(inside, vectors, strict=True)]
-    ks = [
-        builder.call(nearest, [builder.fmul(x, constant(1.0 / np.log(2.0)), flags=CONTRACT)])
+    kept = [
+        builder.call(higher, [x, constant(_LOG_TINY)], fastmath=("nnan", "nsz")) for x in vectors
+    ]
+    # To round by an addition takes fewer instructions than to convert there and back; sums may be
+    # reordered, but not across the fence.
+    fence = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(VECTOR, [VECTOR]), f"llvm.arithmetic.fence.v{LANES}f64"
+    )
+    rounded = [
+        builder.call(fence, [plus(constant(_ROUNDING), x, constant(1.0 / np.log(2.0)))])
         for x in kept
     ]
+    ks = [builder.fsub(k, constant(_ROUNDING)) for k in rounded]
     for part in _LOG_2:
         kept = [plus(x, k, constant(-part)) for x, k in zip(kept, ks, strict=True)]
     squares = [builder.fmul(r, r, flags=CONTRACT) for r in kept]
@@ -73,12 +82,10 @@ def _exp_vectors(builder: Any, vectors: list[Any]) -> list[Any]:
         even = [plus(low, a, square) for a, square in zip(even, squares, strict=True)]
         odd = [plus(high, b, square) for b, square in zip(odd, squares, strict=True)]
     results = []
-    for i, k, r, a, b in zip(inside, ks, kept, even, odd, strict=True):
-        power = builder.sext(builder.fptosi(k, ir.VectorType(ir.IntType(32), LANES)), wide)
-        power = builder.add(power, ir.Constant(wide, [1023] * LANES))  # the bits of 2^k
-        power = builder.shl(power, ir.Constant(wide, [52] * LANES))
+    for k, r, a, b in zip(rounded, kept, even, odd, strict=True):
+        power = builder.shl(builder.bitcast(k, wide), ir.Constant(wide, [52] * LANES))
         whole = builder.fmul(plus(a, b, r), builder.bitcast(power, VECTOR), flags=CONTRACT)
-        results.append(builder.select(i, whole, constant(0.0)))
+        results.append(whole)
     return results
 
 
@@ -95,7 +102,7 @@ def exponentials(context, values, shift, out):  # type: ignore[no-untyped-def]
             found = _exp_vectors(builder, [added(builder, vector, shift) for vector in vectors])
             store(builder, found, vectors_at(builder, out.data, column, width))
 
-        in_widths(builder, cgutils.unpack_tuple(builder, out.shape)[0], (2, 1), emit)
+        in_widths(builder, cgutils.unpack_tuple(builder, out.shape)[0], (4, 1), emit)
         return context.get_dummy_value()
 
     return types.void(values, types.float64, out), codegen
@@ -120,10 +127,71 @@ def add_exponentials(context, values, shifts, shift, out, sums):  # type: ignore
             totals = zip(loaded(builder, sums), found, strict=True)
             store(builder, [builder.fadd(total, value) for total, value in totals], sums)
 
-        in_widths(builder, cgutils.unpack_tuple(builder, operands[2].shape)[0], (2, 1), emit)
+        in_widths(builder, cgutils.unpack_tuple(builder, operands[2].shape)[0], (4, 1), emit)
         return context.get_dummy_value()
 
     return types.void(values, shifts, types.float64, out, sums), codegen
+
+
+_LOG_SERIES = (
+    6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+    2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+    1.479819860511658591e-01,
+)  # fmt: skip
+"""Of ``log(1 + f)`` in squares of ``f / (2 + f)``, as in fdlibm."""
+
+
+def _log_vector(builder: Any, x: Any) -> Any:
+    """``log(2^k (1 + f)) = k log(2) + log(1 + f)``; for normal numbers, and -inf for zero."""
+    wide = ir.VectorType(INT, LANES)
+
+    def same(bits: int) -> Any:
+        return ir.Constant(wide, [bits] * LANES)
+
+    def plus(total: Any, a: Any, b: Any) -> Any:
+        return add_product(builder, total, a, b)
+
+    one, root = 1023 << 52, 0x3FE6A09E667F3BCD  # the bits of 1, and of the root of 1/2
+    bits = builder.bitcast(x, wide)
+    # Less the root, so that 1 + f is between it and its double.
+    moved = builder.add(bits, same(one - root))
+    power = builder.lshr(moved, same(52))
+    kept = builder.sub(bits, builder.sub(builder.and_(moved, same(0xFFF << 52)), same(one)))
+    # The integer as the last bits of 2^52.
+    whole = builder.bitcast(builder.or_(power, same((1023 + 52) << 52)), VECTOR)
+    k = builder.fsub(whole, constant(2.0**52 + 1023.0))
+    f = builder.fsub(builder.bitcast(kept, VECTOR), constant(1.0))
+    s = builder.fdiv(f, builder.fadd(f, constant(2.0)))
+    square = builder.fmul(s, s, flags=CONTRACT)
+    series = constant(_LOG_SERIES[-1])
+    for coefficient in _LOG_SERIES[-2::-1]:
+        series = plus(constant(coefficient), series, square)
+    half = builder.fmul(constant(0.5), builder.fmul(f, f, flags=CONTRACT), flags=CONTRACT)
+    rest = builder.fmul(s, plus(half, series, square), flags=CONTRACT)
+    rest = builder.fsub(plus(rest, k, constant(_LOG_2[1])), half)
+    found = plus(added(builder, f, rest), k, constant(_LOG_2[0]))
+    zero = builder.fcmp_ordered("<=", x, constant(0.0))
+    return builder.select(zero, constant(-np.inf), found)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_logarithms(context, values, out):  # type: ignore[no-untyped-def]
+    """``out += log(values)``, padding included; both have whole vectors."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values, out = arrays(context, builder, signature, args, 0, 1)
+
+        def emit(column: Any, width: int) -> None:
+            vectors = loaded(builder, vectors_at(builder, values.data, column, width))
+            targets = vectors_at(builder, out.data, column, width)
+            logs = [_log_vector(builder, vector) for vector in vectors]
+            sums = zip(loaded(builder, targets), logs, strict=True)
+            store(builder, [builder.fadd(total, log) for total, log in sums], targets)
+
+        in_widths(builder, cgutils.unpack_tuple(builder, out.shape)[0], (1,), emit)
+        return context.get_dummy_value()
+
+    return types.void(values, out), codegen
 
 
 @inlined

@@ -299,59 +299,135 @@ def sum_times(context, before, edges, n_labels, out):  # type: ignore[no-untyped
         step = _Step(context, builder, signature, args)
 
         def emit(column: Any, width: int) -> None:
-            # Several labels at once: each addition is known only four cycles later.
-            found = step.columns(column, width, 0.0, add_product, 2 if width > 1 else 4)
+            # Each addition is known only four cycles later: of few columns several labels at once.
+            at_once = 1 if width > 5 else 2 if width > 2 else 4
+            found = step.columns(column, width, 0.0, add_product, at_once)
             store(builder, found, vectors_at(builder, step.out, column, width))
 
-        in_widths(builder, step.length, (4, 1), emit)
+        all_at_once(builder, step.length, 8, 8, emit)
         return context.get_dummy_value()
 
     return types.void(before, edges, types.int64, out), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def scaled_products(context, row, shares, factor, out):  # type: ignore[no-untyped-def]
-    """``out = factor * row * shares``, whole vectors; returns its sum. `out` may be `row`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        operands = arrays(context, builder, signature, args, 0, 1, 3)
-        scale = splat(builder, args[2])
-
-        def body(p: Any, total: list[Any]) -> list[Any]:
-            own, share, target = (vectors_at(builder, array.data, p, 1)[0] for array in operands)
-            share = builder.fmul(scale, builder.load(share, align=8), flags=CONTRACT)
-            part = builder.fmul(share, builder.load(own, align=8), flags=CONTRACT)
-            builder.store(part, target, align=8)
-            return [added(builder, total[0], part)]
-
-        length = cgutils.unpack_tuple(builder, operands[2].shape)[0]
-        _, (total,) = loop_in_steps(builder, INT(0), length, LANES, [constant(0.0)], body)
-        return merged_lanes(builder, total, added)
-
-    return types.float64(row, shares, types.float64, out), codegen
+_WIDEST = 8
+"""Vectors of shares that stay in registers."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore[no-untyped-def]
-    """Maximum of ``left[left_at + p] + right[right_at + p]`` for ``p < count``.
+class _Shares:
+    """Rows of a matrix times a vector, as LLVM values."""
 
-    Reads on to a whole number of vectors: one of the arrays must be -inf there.
-    """
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any, scaled: bool) -> None:
+        self.builder, self.n_rows, self.scaled = builder, args[1], scaled
+        rows, shares, before, out = arrays(context, builder, signature, args, 0, 2, 3, 4)
+        self.rows, self.shares, self.before, self.out = (
+            a.data for a in (rows, shares, before, out)
+        )
+        self.row_step, self.before_step, self.out_step = (
+            builder.ashr(cgutils.unpack_tuple(builder, array.strides)[0], INT(3))
+            for array in (rows, before, out)
+        )
+        (self.length,) = cgutils.unpack_tuple(builder, shares.shape)
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        operands = arrays(context, builder, signature, args, 0, 2)
-        bases = [
-            builder.gep(array.data, [args[k]]) for array, k in zip(operands, (1, 3), strict=True)
-        ]
+    def each_row(self, emit: Callable[[Any, Any, Any], Any]) -> None:
+        """Set all rows: ``emit(row, out, factor)`` does one and returns vectors to sum up."""
+        builder = self.builder
 
-        def body(p: Any, highest: list[Any]) -> list[Any]:
-            pair = loaded(builder, [vectors_at(builder, base, p, 1)[0] for base in bases])
-            return [_add_highest(builder, highest[0], *pair)]
+        def body(a: Any, _: list[Any]) -> list[Any]:
+            row, out, place = (
+                builder.gep(base, [builder.mul(a, step)])
+                for base, step in (
+                    (self.rows, self.row_step),
+                    (self.out, self.out_step),
+                    (self.before, self.before_step),
+                )
+            )
+            factor = builder.load(place) if self.scaled else None
+            totals = emit(row, out, splat(builder, factor) if self.scaled else None)
+            while len(totals) > 1:
+                half = len(totals) // 2
+                pairs = zip(totals[:half], totals[half:], strict=False)
+                totals = [added(builder, *pair) for pair in pairs] + totals[2 * half :]
+            total = merged_lanes(builder, totals[0], added)
+            if self.scaled:
+                total = builder.fmul(total, factor, flags=CONTRACT)
+            builder.store(total, place)
+            return []
 
-        # The first vector without a branch: mostly it is the only one.
-        start = body(INT(0), [constant(-np.inf)])
-        whole = builder.add(args[4], INT(LANES - 1))
-        _, (highest,) = loop_in_steps(builder, INT(LANES), whole, LANES, start, body)
-        return merged_lanes(builder, highest, _higher)
+        loop_in_steps(builder, INT(0), self.n_rows, 1, [], body)
 
-    return types.float64(left, left_at, right, right_at, count), codegen
+    def parts(self, row: Any, out: Any, factor: Any, place: Any, shares: list[Any]) -> list[Any]:
+        """Set some vectors of a row; returns them without the factor."""
+        builder = self.builder
+        own = loaded(builder, vectors_at(builder, row, place, len(shares)))
+        parts = [builder.fmul(a, b, flags=CONTRACT) for a, b in zip(own, shares, strict=True)]
+        found = parts
+        if self.scaled:
+            found = [builder.fmul(part, factor, flags=CONTRACT) for part in parts]
+        store(builder, found, vectors_at(builder, out, place, len(shares)))
+        return parts
+
+    def narrow(self, width: int) -> None:
+        """All rows of so many vectors, the shares in registers."""
+        shares = loaded(self.builder, vectors_at(self.builder, self.shares, INT(0), width))
+        self.each_row(lambda row, out, factor: self.parts(row, out, factor, INT(0), shares))
+
+    def wide(self) -> None:
+        """All rows, of any length."""
+        builder = self.builder
+
+        def emit(row: Any, out: Any, factor: Any) -> list[Any]:
+            place, totals = INT(0), [constant(0.0)]
+            for width in (4, 1):
+                start = [totals[0], *[constant(0.0)] * (width - 1)]
+
+                def body(p: Any, carried: list[Any], width: int = width) -> list[Any]:
+                    shares = loaded(builder, vectors_at(builder, self.shares, p, width))
+                    parts = self.parts(row, out, factor, p, shares)
+                    return [added(builder, *pair) for pair in zip(carried, parts, strict=True)]
+
+                place, totals = loop_in_steps(
+                    builder, place, self.length, LANES * width, start, body
+                )
+                while len(totals) > 1:
+                    pairs = zip(totals[0::2], totals[1::2], strict=True)
+                    totals = [added(builder, *pair) for pair in pairs]
+            return totals
+
+        self.each_row(emit)
+
+
+def _sharing(scaled: bool) -> Any:
+    """An intrinsic that shares out, with or without factors."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def share(context, rows, n_rows, shares, before, out):  # type: ignore[no-untyped-def]
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            work = _Shares(context, builder, signature, args, scaled)
+            after, many = builder.append_basic_block(), builder.append_basic_block()
+            choice = builder.switch(work.length, many)
+            for width in range(1, _WIDEST + 1):
+                block = builder.append_basic_block()
+                choice.add_case(INT(LANES * width), block)
+                builder.position_at_end(block)
+                work.narrow(width)
+                builder.branch(after)
+            builder.position_at_end(many)
+            work.wide()
+            builder.branch(after)
+            builder.position_at_end(after)
+            return context.get_dummy_value()
+
+        return types.void(rows, types.int64, shares, before, out), codegen
+
+    return share
+
+
+share_out = _sharing(False)
+"""``out[a] = rows[a] * shares`` and ``before[a]`` their sum, for the first rows, in whole vectors.
+
+``share_out(rows, n_rows, shares, before, out)``; `out` may be `rows`.
+"""
+
+share_out_scaled = _sharing(True)
+"""``out[a] = before[a] * rows[a] * shares`` and ``before[a]`` their sum, as `share_out`."""

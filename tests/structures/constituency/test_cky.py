@@ -13,7 +13,6 @@ from maxmargin.structures.constituency.inference import (
     best_derivation,
     best_derivations,
     best_nodes,
-    expected_derivation,
     fill_chart,
     make_chart,
     make_rules,
@@ -21,6 +20,7 @@ from maxmargin.structures.constituency.inference import (
     next_nodes,
     row_of_span,
 )
+from maxmargin.structures.constituency.marginals import expected_derivation
 
 seeds = st.integers(0, 2**32 - 1)
 

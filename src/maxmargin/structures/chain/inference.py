@@ -9,12 +9,17 @@ never read, -inf forbids. No back pointers: finding a maximum again costs less t
 import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.exponentials import add_exponentials, exponentials
-from maxmargin.compiled.simd import max_plus, scaled_products, sum_times
+from maxmargin.compiled.exponentials import add_exponentials, add_logarithms, exponentials
+from maxmargin.compiled.simd import max_plus, share_out, share_out_scaled, sum_times
 from maxmargin.dual.sweeps import NEVER
 
-_LEAST_FACTOR = 1e-180
-"""Least ``exp(pair - highest)`` for sums without logarithms: its square is far below rounding."""
+_LEAST_FACTOR = -414.0
+"""Least ``pair - highest`` for sums without logarithms: its exponential, 1e-180, and the square of
+that, are normal numbers, and far below rounding."""
+
+
+_LEAST_NORMAL = 1e-300
+"""Takes the place of zeros that something is divided by."""
 
 
 @inlined
@@ -264,10 +269,12 @@ def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[
         out[b] = max(out[b], NEVER)
         shifts[b] = added[b] - out[b]
         sums[b] = 0.0
+    for b in range(n_labels, len(shifts)):
+        shifts[b] = -np.inf  # zeros in the padding, whatever stands there
+        sums[b] = 0.0
     for a in range(n_labels):
         add_exponentials(edges[a], shifts, before[a], parts[a], sums)
-    for b in range(n_labels):
-        out[b] += np.log(sums[b])
+    add_logarithms(sums, out)
 
 
 @inlined
@@ -277,11 +284,7 @@ def _share(after, n_labels, parts, sums, before):  # type: ignore[no-untyped-def
         sums[b] = after[b] / sums[b] if sums[b] > 0.0 else 0.0
     for b in range(n_labels, len(sums)):
         sums[b] = 0.0
-    for a in range(n_labels):
-        row = parts[a]
-        for b in range(n_labels, len(row)):
-            row[b] = 0.0
-        before[a] = scaled_products(row, sums, 1.0, row)
+    share_out(parts, n_labels, sums, before, parts)
 
 
 @inlined
@@ -351,27 +354,39 @@ def _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, s
 
 
 @inlined
-def _set_factors(pairs, n_labels, zeros, highest_of, factors):  # type: ignore[no-untyped-def]
-    """Set `factors` to ``exp(pairs - highest)``; returns highest, and whether none is too small."""
-    for b in range(len(zeros)):
-        zeros[b] = 0.0
-    max_plus(zeros, pairs, zeros, n_labels, highest_of)
-    highest = highest_of[highest_label(highest_of, n_labels)]
-    n_small = 0
-    for a in range(n_labels):
-        row = factors[a]
-        exponentials(pairs[a], -highest, row)
-        for b in range(n_labels):
-            n_small += row[b] < _LEAST_FACTOR
-        for b in range(n_labels, len(row)):
-            row[b] = 0.0
-    return highest, n_small == 0
+def _set_factors(pairs, n_labels, lows, highs, factors):  # type: ignore[no-untyped-def]
+    """Set `factors` to ``exp(pairs - highest)``, unless some are too small.
+
+    Returns highest, and whether they are set. Scratch: `lows` and `highs` ``(P,)``.
+    """
+    _set(lows, len(lows), pairs[0])
+    _set(highs, len(highs), pairs[0])
+    for a in range(1, n_labels):
+        row = pairs[a]
+        # The padding, too: whole vectors take less time.
+        for b in range(len(row)):
+            lows[b] = min(lows[b], row[b])
+            highs[b] = max(highs[b], row[b])
+    lowest, highest = np.inf, -np.inf
+    for b in range(n_labels):
+        lowest = min(lowest, lows[b])
+        highest = max(highest, highs[b])
+    usable = lowest - highest > _LEAST_FACTOR
+    if usable:
+        # All rows at once, as exponentials of a few numbers wait for each other.
+        exponentials(pairs.reshape(pairs.size), -highest, factors.reshape(factors.size))
+        for a in range(n_labels):
+            for b in range(n_labels, factors.shape[1]):
+                factors[a, b] = 0.0
+    return highest, usable
 
 
 @inlined
 def _set_shares(scores, n_labels, shares):  # type: ignore[no-untyped-def]
     """Set `shares` to ``exp(scores - highest)``, zeros in the padding; returns the highest."""
-    highest = scores[highest_label(scores, n_labels)]
+    highest = -np.inf
+    for b in range(n_labels):
+        highest = max(highest, scores[b])
     exponentials(scores, -highest, shares)
     for b in range(n_labels, len(shares)):
         shares[b] = 0.0
@@ -394,15 +409,16 @@ def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_margina
         total = 0.0
         for b in range(len(now)):
             total += now[b]
+        inverse = 1.0 / total
         for b in range(len(now)):
-            now[b] /= total
+            now[b] *= inverse
         log_partition += np.log(total)
     for t in range(last, 0, -1):
         before, now, share = node_marginals[t - 1], node_marginals[t], sums[t - 1]
-        for b in range(n_labels):
-            share[b] = now[b] / share[b]
-        for a in range(n_labels):
-            before[a] = scaled_products(factors[a], share, before[a], pair_marginals[t - 1, a])
+        # All are normal numbers but those of the padding, which are zero over zero.
+        for b in range(len(now)):
+            share[b] = now[b] / max(share[b], _LEAST_NORMAL)
+        share_out_scaled(factors, n_labels, share, before, pair_marginals[t - 1])
     return log_partition
 
 

@@ -1,4 +1,4 @@
-"""CKY over the derivations of one sentence by a weighted grammar: best, k best, inside-outside.
+"""CKY over the derivations of one sentence by a weighted grammar: best, k best.
 
 Symbols below `n_complete` are complete, the others intermediate symbols of the binarisation. At a
 span, a *unit* (collapsed unary chain) leads from the complete *top* symbol that the parent sees to
@@ -19,8 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.simd import LANES, highest_sum
+from maxmargin.compiled.simd import LANES
 from maxmargin.core.arrays import Floats
+from maxmargin.structures.constituency.splits import (
+    move_row,
+    raise_parents,
+    raise_row,
+    row_of_width,
+    row_stride,
+    triangle,
+    triangle_row,
+)
 
 Numbers = NDArray[np.int64]
 Nodes = NDArray[np.int32]
@@ -38,11 +47,12 @@ class Rules(NamedTuple):
     parents: NDArray[np.uint32]
     lefts: NDArray[np.uint32]
     rights: NDArray[np.uint32]
-    right_slots: NDArray[np.uint32]
-    """Index of each rule's right child in `right_symbols`."""
-    right_symbols: NDArray[np.uint32]
     left_groups: NDArray[np.uint64]
     """The groups of left child `b` are ``left_groups[b] .. left_groups[b + 1] - 1``."""
+    group_rights: NDArray[np.uint32]
+    """Right child of each group."""
+    right_symbols: NDArray[np.uint32]
+    """All right children."""
     group_slots: NDArray[np.uint32]
     """Index of each group's right child in `right_symbols`."""
     group_rules: NDArray[np.uint64]
@@ -76,28 +86,32 @@ class Scores(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Viterbi scores, or inside log-sums, of all symbols at all spans of a sentence.
+    """Viterbi scores of all symbols at all spans of a sentence.
 
-    - tops ``(n_cells * n_symbols + LANES - 1,)``: as the parent sees them; see `row_of_top`;
-    - rights ``(length + 1, n_right_symbols, length + LANES - 1)``: the same of right children by
-      stop, symbol and start, so that vectors are contiguous; -inf for a vector from the stop on;
-    - bottoms ``(n_cells, n_complete)``: below the units; see `row_of_span`.
+    - tops ``(n_symbols * triangle,)``: as the parent sees them, in triangles as in `splits`; a row
+      is only there if the symbol has a score at spans of fewer words, or as many, and of more;
+    - bottoms ``(n_complete * triangle,)``: below the units, by width, symbol and start;
+    - extents ``(n_symbols, 12)``: where a symbol has scores, see `_FEWEST` and so on.
 
-    The others are scratch: ranges of finite scores of each row, scores of one span and factors of
-    its sums, and symbols with a finite score at any span of one start, and at one span.
+    The others are scratch: scores of all spans of one width, when each symbol had one last, left
+    symbols that have a score anywhere, symbols that may have one at a width, and pairs that meet.
     """
 
     tops: Floats
-    rights: Floats
     bottoms: Floats
-    first: Numbers
-    last: Numbers
-    first_right: Numbers
-    last_right: Numbers
+    extents: Numbers
     here: Floats
-    totals: Floats
-    live: Numbers
-    found: Numbers
+    met: Numbers
+    live: NDArray[np.uint32]
+    found: NDArray[np.uint32]
+    meetings: NDArray[np.uint32]
+
+
+_FEWEST, _MOST, _FIRST_START, _LAST_START, _FIRST_STOP, _LAST_STOP = range(6)
+"""Columns of ``Chart.extents``: least and largest width, start and stop of spans with a score."""
+_WIDTHS, _STARTS, _STOPS, _ENDS, _BACK, _BEGINS = range(6, 12)
+"""And bits, modulo 64, of their widths, starts and stops; of stop and start, each modulo 8, with
+the stop in front; of negative widths; of start and stop, with the start in front."""
 
 
 def make_rules(
@@ -119,7 +133,7 @@ def make_rules(
         raise ValueError("Rules must be sorted by left, right and parent, and units by their top.")
     group = lefts * n_symbols + rights
     first = np.flatnonzero(np.r_[True, np.diff(group) != 0][: len(group)])
-    right_symbols, slots = np.unique(rights, return_inverse=True)
+    right_symbols, slots = np.unique(rights[first], return_inverse=True)
     every_symbol = np.arange(n_symbols + 1)
     narrow = np.uint32
     return Rules(
@@ -128,10 +142,10 @@ def make_rules(
         parents.astype(narrow),
         lefts.astype(narrow),
         rights.astype(narrow),
-        slots.astype(narrow),
-        right_symbols.astype(narrow),
         np.searchsorted(lefts[first], every_symbol).astype(np.uint64),
-        slots[first].astype(narrow),
+        rights[first].astype(narrow),
+        right_symbols.astype(narrow),
+        slots.astype(narrow),
         np.r_[first, len(group)].astype(np.uint64),
         np.searchsorted(np.sort(parents), every_symbol),
         np.argsort(parents, kind="stable").astype(narrow),
@@ -148,216 +162,251 @@ def n_cells(length: int) -> int:
 
 def make_chart(length: int, rules: Rules) -> Chart:
     """A chart for sentences of up to `length` words."""
-    cells, n_rights, n_symbols = n_cells(length), len(rules.right_symbols), rules.n_symbols
+    n_symbols, places = rules.n_symbols, triangle(length)
     return Chart(
-        # Meetings are looked at in whole vectors, which may end after the last one.
-        np.empty(cells * n_symbols + LANES - 1),
-        np.empty((length + 1, n_rights, length + LANES - 1)),
-        np.empty((cells, rules.n_complete)),
+        np.empty(n_symbols * places),
+        np.empty(rules.n_complete * places),
+        np.empty((n_symbols, 12), dtype=np.int64),
+        np.empty(n_symbols * row_stride(1, length)),
         np.empty(n_symbols, dtype=np.int64),
-        np.empty(n_symbols, dtype=np.int64),
-        np.empty((length + 1, n_rights), dtype=np.int64),
-        np.empty((length + 1, n_rights), dtype=np.int64),
-        np.empty(n_symbols),
-        np.empty(n_symbols),
-        np.empty(n_symbols, dtype=np.int64),
-        np.empty(n_symbols + 1, dtype=np.int64),
+        # Lists have a place to spare.
+        np.empty(n_symbols + 1, dtype=np.uint32),
+        np.empty(n_symbols + 1, dtype=np.uint32),
+        np.empty(len(rules.group_rights) + 1, dtype=np.uint32),
     )
 
 
 def row_of_span(start: Any, stop: Any, length: int) -> Any:
-    """Row of the span ``start .. stop - 1`` in a chart; also of arrays."""
+    """Row of the span ``start .. stop - 1`` in scores of units; also of arrays."""
     return start * (2 * length - start + 1) // 2 + stop - start - 1
 
 
-def row_of_top(start: Any, symbol: Any, length: int, n_symbols: int) -> Any:
-    """Where the tops of a symbol over 1, 2, ... words from `start` begin; also of arrays."""
-    return start * (2 * length - start + 1) // 2 * n_symbols + symbol * (length - start)
-
-
-cell = inlined(row_of_span)
-top_row = inlined(row_of_top)
+cell, places_of, stride_of = inlined(row_of_span), inlined(triangle), inlined(row_stride)
 
 
 @inlined
-def top_score(rules, chart, start, stop, symbol, length):  # type: ignore[no-untyped-def]
+def top_score(chart, start, stop, symbol, length):  # type: ignore[no-untyped-def]
     """Score of a symbol at a span, as its parent sees it."""
-    return chart.tops[top_row(start, symbol, length, rules.n_symbols) + stop - start - 1]
+    width = stop - start
+    score = -np.inf
+    if chart.extents[symbol, _FEWEST] <= width <= chart.extents[symbol, _MOST]:
+        score = chart.tops[symbol * places_of(length) + triangle_row(width, length) + start]
+    return score
+
+
+def row_of_bottom(symbol: Any, width: Any, length: int, n_complete: int) -> Any:
+    """Where the bottoms of a symbol begin; also of arrays."""
+    return n_complete * row_of_width(width, length) + symbol * row_stride(width, length)
 
 
 @inlined
-def meeting(first, last, first_right, last_right, start):  # type: ignore[no-untyped-def]
-    """First and last split point, in the left row, where both children may have scores."""
-    return max(first, first_right - start - 1), min(last, last_right - start - 1)
-
-
-_NEGLIGIBLE = 40.0
-"""Terms by so much below the largest are lost in the rounding of a log-sum."""
+def bottom_row(symbol, width, length, n_complete):  # type: ignore[no-untyped-def]
+    """`row_of_bottom`."""
+    return n_complete * triangle_row(width, length) + symbol * stride_of(width, length)
 
 
 @inlined
-def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-untyped-def]
-    """Log-sum over the split points of a left and a right child."""
-    largest = -np.inf
-    for t in range(low, high + 1):
-        largest = max(largest, lefts[row + t] + rights[after + t])
-    if largest == -np.inf:
-        return largest
-    total = 0.0
-    for t in range(low, high + 1):
-        above = lefts[row + t] + rights[after + t] - largest
-        if above > -_NEGLIGIBLE:
-            total += np.exp(above)
-    return largest + np.log(total)
+def bottom_score(rules, chart, start, stop, symbol, length):  # type: ignore[no-untyped-def]
+    """Score of a complete symbol at a span, below the units."""
+    row = bottom_row(np.int64(symbol), stop - start, length, rules.n_complete)
+    return chart.bottoms[row + start]
 
 
 @inlined
-def _add(score, symbol, chart, n_found, as_logs):  # type: ignore[no-untyped-def]
-    """Raise the score of a symbol at a span, or its log-sum; returns the length of ``found``."""
-    # Without a branch, which would be guessed wrong too often: the list has a place to spare.
-    here, totals = chart.here, chart.totals
-    before = here[symbol]
+def _note(chart, symbol, turn, n_found):  # type: ignore[no-untyped-def]
+    """List a symbol, once in each turn; returns the length of ``chart.found``."""
+    # Without a branch, which would be guessed wrong too often.
     chart.found[n_found] = symbol
-    n_found += (before == -np.inf) & (score > -np.inf)
-    if not as_logs:
-        here[symbol] = max(before, score)
-    elif score > before:
-        totals[symbol] = totals[symbol] * np.exp(before - score) + 1.0
-        here[symbol] = score
-    elif score > before - _NEGLIGIBLE:
-        totals[symbol] += np.exp(score - before)
+    n_found += chart.met[symbol] != turn
+    chart.met[symbol] = turn
     return n_found
 
 
 @inlined
-def _close_sums(chart, n):  # type: ignore[no-untyped-def]
-    """Turn the sums of the first `n` symbols into logarithms."""
-    for symbol in range(n):
-        if chart.totals[symbol] > 0.0:
-            chart.here[symbol] += np.log(chart.totals[symbol])
-        chart.totals[symbol] = 0.0
+def turned(bits, steps):  # type: ignore[no-untyped-def]
+    """64 bits, so many places higher, and the highest as the lowest."""
+    bits, steps = np.uint64(bits), np.uint64(steps & 63)
+    return np.int64((bits << steps) | (bits >> (np.uint64(64) - steps & np.uint64(63))))
+
+
+_BYTES = np.uint64(0x0101010101010101)
+_DIAGONAL = np.uint64(0x8040201008040201)
 
 
 @inlined
-def _close_span(rules, chart, start, stop, length, n_found, n_live):  # type: ignore[no-untyped-def]
-    """Move the scores of a span from ``chart.here`` to the rows of left and right children.
+def squared(starts, width):  # type: ignore[no-untyped-def]
+    """Bits of start and stop, and of stop and start, modulo 8, from bits of starts.
 
-    Returns the length of ``chart.live``.
+    The first of the two says which byte, the second which bit of it.
     """
-    width = stop - start
-    for slot in range(len(rules.right_symbols)):
-        score = chart.here[rules.right_symbols[slot]]
-        chart.rights[stop, slot, start] = score
-        if score > -np.inf:
-            chart.first_right[stop, slot] = start
-            chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
+    bits = np.uint64(starts)
+    for step in (np.uint64(32), np.uint64(16), np.uint64(8)):
+        bits |= bits >> step
+    # Each start at itself; then bits are turned within their bytes, or whole bytes.
+    same = ((bits & np.uint64(255)) * _BYTES) & _DIAGONAL
+    steps = np.uint64(width & 7)
+    low = _BYTES * ((np.uint64(1) << steps) - np.uint64(1))
+    begins = ((same << steps) & ~low) | ((same >> (np.uint64(8) - steps)) & low)
+    return np.int64(begins), turned(np.int64(same), 8 * width)
+
+
+@inlined
+def _meetings(rules, chart, left, width):  # type: ignore[no-untyped-def]
+    """List the groups of a left symbol that may meet the right one; returns their number."""
+    extents = chart.extents
+    # What the right child must have one of: the words that the left one leaves, a start where it
+    # stops, a stop so many words after it starts, and both at once.
+    widths = turned(extents[left, _BACK], width)
+    starts, stops = extents[left, _STOPS], turned(extents[left, _STARTS], width)
+    ends = turned(extents[left, _BEGINS], 8 * width)
+    n = 0
+    for g in range(rules.left_groups[left], rules.left_groups[left + 1]):
+        right = rules.group_rights[g]
+        chart.meetings[n] = g
+        n += (
+            ((extents[right, _WIDTHS] & widths) != 0)
+            & ((extents[right, _STARTS] & starts) != 0)
+            & ((extents[right, _STOPS] & stops) != 0)
+            & ((extents[right, _ENDS] & ends) != 0)
+        )
+    return n
+
+
+@inlined
+def _join(rules, scores, chart, length, width, n_live, n_found):  # type: ignore[no-untyped-def]
+    """Raise the scores of all parents at spans of a width; returns the length of ``found``."""
+    extents, places, stride = chart.extents, places_of(length), stride_of(width, length)
+    for f in range(n_live):
+        left = chart.live[f]
+        least, most = extents[left, _FEWEST], extents[left, _MOST]
+        first, last = extents[left, _FIRST_START], extents[left, _LAST_START]
+        for m in range(_meetings(rules, chart, left, width)):
+            g = chart.meetings[m]
+            right = rules.group_rights[g]
+            low = max(least, width - extents[right, _MOST])
+            high = min(most, width - extents[right, _FEWEST])
+            # Vectors begin at the same places whatever the symbols: to read what was just written,
+            # but to other bounds, would have to wait.
+            start = max(first, extents[right, _FIRST_STOP] - width) & -LANES
+            stop = min(last, extents[right, _LAST_STOP] - width)
+            first_rule, last_rule = rules.group_rules[g], rules.group_rules[g + 1]
+            raise_parents(
+                chart.tops,
+                left * places + triangle_row(low, length) + start,
+                right * places + triangle_row(width - low, length) + start + low,
+                stride_of(low, length), width - low - length - LANES,
+                high - low + 1, stop - start + 1,
+                chart.here, start, stride, rules.parents, scores.rules,
+                np.int64(first_rule), np.int64(last_rule),
+            )  # fmt: skip
+            for r in range(first_rule, last_rule):
+                n_found = _note(chart, rules.parents[r], 2 * width, n_found)
+    return n_found
+
+
+@inlined
+def _lift(rules, units, chart, length, width, n_found):  # type: ignore[no-untyped-def]
+    """Turn the scores of complete symbols from bottoms into tops; returns the length of ``found``.
+
+    They leave ``chart.here``, and come back through the units.
+    """
+    n_complete, stride, n_starts = rules.n_complete, stride_of(width, length), length - width + 1
+    first = bottom_row(0, width, length, n_complete)
+    bottoms = chart.bottoms[first : first + n_complete * stride]
+    for p in range(len(bottoms)):
+        bottoms[p] = chart.here[p]
+        chart.here[p] = -np.inf
+    n_parts = 0
     for f in range(n_found):
         symbol = chart.found[f]
-        chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = chart.here[symbol]
-        chart.here[symbol] = -np.inf
-        if chart.last[symbol] < 0:
-            chart.first[symbol] = width - 1
-            chart.live[n_live] = symbol
-            n_live += 1
-        chart.last[symbol] = width - 1
-    return n_live
+        chart.found[n_parts] = symbol
+        n_parts += symbol >= n_complete
+    n_found = n_parts
+    for u in range(len(rules.unit_tops)):
+        top, bottom = rules.unit_tops[u], rules.unit_bottoms[u]
+        # Complete symbols are met twice, as bottoms and as tops: hence two turns for each width.
+        if chart.met[bottom] >= 2 * width:
+            if len(units) > 1:
+                for start in range(n_starts):
+                    score = bottoms[bottom * stride + start]
+                    score += units[cell(start, start + width, length), u]
+                    own = top * stride + start
+                    chart.here[own] = max(chart.here[own], score)
+            else:
+                raise_row(bottoms, bottom * stride, units[0, u], chart.here, top * stride, n_starts)
+            n_found = _note(chart, top, 2 * width + 1, n_found)
+    return n_found
 
 
 @inlined
-def _cky(rules, scores, leaves, chart, as_logs):  # type: ignore[no-untyped-def]
-    """Fill `chart` with Viterbi scores or, `as_logs`, with inside log-sums."""
-    length, n_complete = leaves.shape
-    n_symbols = rules.n_symbols
-    varying = len(scores.units) > 1
-    here, found = chart.here, chart.found
-    here[:] = -np.inf
-    chart.totals[:] = 0.0
-    chart.first_right[: length + 1] = length
-    chart.last_right[: length + 1] = -1
-    for stop in range(length + 1):
-        chart.rights[stop, :, stop : stop + LANES - 1] = -np.inf
-    for start in range(length - 1, -1, -1):
-        # Of many symbols few have scores at a span: the others are written in one go, and what
-        # follows looks at lists.
-        chart.last[:] = -1
-        first = top_row(start, 0, length, n_symbols)
-        chart.tops[first : first + n_symbols * (length - start)] = -np.inf
-        n_live = 0
-        for stop in range(start + 1, length + 1):
-            n_found = 0
-            if stop - start == 1:
-                for symbol in range(n_complete):
-                    score = leaves[start, symbol]
-                    if score > -np.inf:
-                        n_found = _add(score, symbol, chart, n_found, as_logs)
-            firsts, lasts = chart.first_right[stop], chart.last_right[stop]
-            # Sums are rounded in the order of their terms, which is that of the symbols.
-            for f in range(n_symbols if as_logs else n_live):
-                symbol = f if as_logs else chart.live[f]
-                first, last = chart.first[symbol], chart.last[symbol]
-                if last < 0:
-                    continue
-                row = top_row(start, symbol, length, n_symbols)
-                for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
-                    slot = rules.group_slots[g]
-                    low, high = meeting(first, last, firsts[slot], lasts[slot], start)
-                    if low > high:
-                        continue
-                    if as_logs:
-                        rights = chart.rights[stop, slot]
-                        both = _sum_meetings(chart.tops, row, rights, start + 1, low, high)
-                    else:
-                        right = (stop * chart.rights.shape[1] + slot) * chart.rights.shape[2]
-                        both = highest_sum(
-                            chart.tops, row + low, chart.rights, right + start + 1 + low,
-                            high - low + 1,
-                        )  # fmt: skip
-                    if both > -np.inf:
-                        for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
-                            score = both + scores.rules[r]
-                            n_found = _add(score, rules.parents[r], chart, n_found, as_logs)
-            if as_logs:
-                _close_sums(chart, n_symbols)
-            # So far these are bottoms; parts stay as they are.
-            bottoms = chart.bottoms[cell(start, stop, length)]
-            for symbol in range(n_complete):
-                bottoms[symbol] = here[symbol]
-                here[symbol] = -np.inf
-            n_parts = 0
-            for f in range(n_found):
-                if found[f] >= n_complete:
-                    found[n_parts] = found[f]
-                    n_parts += 1
-            n_found = n_parts
-            units = scores.units[cell(start, stop, length) * varying]
-            for u in range(len(units)):
-                score = bottoms[rules.unit_bottoms[u]] + units[u]
-                if score > -np.inf:
-                    n_found = _add(score, rules.unit_tops[u], chart, n_found, as_logs)
-            if as_logs:
-                _close_sums(chart, n_complete)
-            n_live = _close_span(rules, chart, start, stop, length, n_found, n_live)
+def _close(rules, chart, length, width, n_found, n_live):  # type: ignore[no-untyped-def]
+    """Move the scores of a width from ``here`` to ``tops``; returns the length of ``live``."""
+    tops, extents = chart.tops, chart.extents
+    places, stride, n_starts = places_of(length), stride_of(width, length), length - width + 1
+    for f in range(n_found):
+        symbol = chart.found[f]
+        row = symbol * places + triangle_row(width, length)
+        first, last, starts = move_row(chart.here, symbol * stride, tops, row, n_starts)
+        if last >= 0:
+            if extents[symbol, _MOST] < 0:
+                extents[symbol, _FEWEST] = width
+                chart.live[n_live] = symbol
+                n_live += rules.left_groups[symbol + 1] > rules.left_groups[symbol]
+            else:
+                # Rows between two that have scores are looked at, too.
+                gap = symbol * places + triangle_row(extents[symbol, _MOST] + 1, length)
+                tops[gap:row] = -np.inf
+            extents[symbol, _MOST] = width
+            extents[symbol, _FIRST_START] = min(extents[symbol, _FIRST_START], first)
+            extents[symbol, _LAST_START] = max(extents[symbol, _LAST_START], last)
+            extents[symbol, _FIRST_STOP] = min(extents[symbol, _FIRST_STOP], first + width)
+            extents[symbol, _LAST_STOP] = max(extents[symbol, _LAST_STOP], last + width)
+            extents[symbol, _WIDTHS] |= turned(1, width)
+            extents[symbol, _BACK] |= turned(1, -width)
+            extents[symbol, _STARTS] |= starts
+            extents[symbol, _STOPS] |= turned(starts, width)
+            begins, ends = squared(starts, width)
+            extents[symbol, _BEGINS] |= begins
+            extents[symbol, _ENDS] |= ends
+    return n_live
 
 
 @compiled
 def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
     """Fill `chart` with Viterbi scores, given leaf scores ``(length, n_complete)``."""
-    _cky(rules, scores, leaves, chart, False)
-
-
-@compiled
-def inside(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
-    """Fill `chart` with inside log-sums, as `fill_chart` with maxima."""
-    _cky(rules, scores, leaves, chart, True)
+    # Spans of one width at a time, narrow ones first. A pair of children is looked at once for all
+    # of them: of many symbols few have scores, and where they do mostly tells that two never meet.
+    length, n_complete = leaves.shape
+    chart.here[: rules.n_symbols * stride_of(1, length)] = -np.inf
+    for symbol in range(rules.n_symbols):
+        chart.met[symbol] = 0
+        for column in range(_WIDTHS):
+            least = column % 2 == 0
+            chart.extents[symbol, column] = 2 * length if least else -1
+        chart.extents[symbol, _WIDTHS:] = 0
+    n_live = 0
+    for width in range(1, length + 1):
+        n_found = 0
+        if width == 1:
+            for start in range(length):
+                for symbol in range(n_complete):
+                    if leaves[start, symbol] > -np.inf:
+                        chart.here[symbol * stride_of(1, length) + start] = leaves[start, symbol]
+                        n_found = _note(chart, symbol, 2 * width, n_found)
+        else:
+            n_found = _join(rules, scores, chart, length, width, n_live, n_found)
+        n_found = _lift(rules, scores.units, chart, length, width, n_found)
+        n_live = _close(rules, chart, length, width, n_found, n_live)
 
 
 @inlined
-def _best_unit(rules, units, bottoms, top, but):  # type: ignore[no-untyped-def]
+def _best_unit(rules, scores, chart, length, start, stop, top, but):  # type: ignore[no-untyped-def]
     """The best unit of a top symbol other than `but`, and its score with the bottom's."""
     chosen = -1
     highest = -np.inf
+    units = scores.units[cell(start, stop, length) * (len(scores.units) > 1)]
     for u in range(rules.unit_starts[top], rules.unit_starts[top + 1]):
-        score = bottoms[rules.unit_bottoms[u]] + units[u]
+        score = bottom_score(rules, chart, start, stop, rules.unit_bottoms[u], length) + units[u]
         if score > highest and u != but:
             highest = score
             chosen = u
@@ -374,16 +423,20 @@ def _best_rule(rules, scores, chart, length, start, stop, bottom, but, but_middl
     chosen = -1
     chosen_middle = -1
     highest = -np.inf
+    extents, tops, places, width = chart.extents, chart.tops, places_of(length), stop - start
     for q in range(rules.parent_starts[bottom], rules.parent_starts[bottom + 1]):
         r = int(rules.of_parent[q])
-        row = top_row(start, np.int64(rules.lefts[r]), length, rules.n_symbols)
-        rights = chart.rights[stop, rules.right_slots[r]]
-        for middle in range(start + 1, stop):
-            score = chart.tops[row + middle - start - 1] + rights[middle] + scores[r]
-            if score > highest and (r != but or middle != but_middle):
+        left, right = np.int64(rules.lefts[r]), np.int64(rules.rights[r])
+        low = max(extents[left, _FEWEST], width - extents[right, _MOST])
+        high = min(extents[left, _MOST], width - extents[right, _FEWEST])
+        for t in range(low, high + 1):
+            before = tops[left * places + triangle_row(t, length) + start]
+            after = tops[right * places + triangle_row(width - t, length) + start + t]
+            score = before + after + scores[r]
+            if score > highest and (r != but or start + t != but_middle):
                 highest = score
                 chosen = r
-                chosen_middle = middle
+                chosen_middle = start + t
     return chosen, chosen_middle, highest
 
 
@@ -404,17 +457,14 @@ def trace(rules, scores, length, chart, nodes, first, unit, rule, middle):  # ty
     nodes ``(2 * length - 1, 4)`` : the derivation, filled from row `first` on
     unit, rule, middle : choices at the first node; -1 for the best
     """
-    varying = len(scores.units) > 1
     stop_row = first + 2 * (nodes[first, 1] - nodes[first, 0]) - 1
     for row in range(first, stop_row):
         start, stop = np.int64(nodes[row, 0]), np.int64(nodes[row, 1])
         bottom = np.int64(nodes[row, 2])
         nodes[row, 2] = -1
         if bottom < rules.n_complete:
-            here = cell(start, stop, length)
             if unit < 0:
-                units = scores.units[here * varying]
-                unit, _ = _best_unit(rules, units, chart.bottoms[here], bottom, -1)
+                unit, _ = _best_unit(rules, scores, chart, length, start, stop, bottom, -1)
             nodes[row, 2] = unit
             bottom = np.int64(rules.unit_bottoms[unit])
         if stop - start > 1:
@@ -434,7 +484,7 @@ def _best_start(rules, starts, chart, length, but):  # type: ignore[no-untyped-d
     chosen = -1
     highest = -np.inf
     for symbol in range(rules.n_complete):
-        score = starts[symbol] + top_score(rules, chart, 0, length, symbol, length)
+        score = starts[symbol] + top_score(chart, 0, length, symbol, length)
         if score > highest and symbol != but:
             highest = score
             chosen = symbol
@@ -459,7 +509,7 @@ def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
     # with two such nodes, to go back to the best at one of them would not make it worse.
     varying = len(scores.units) > 1
     top = np.int64(rules.unit_tops[nodes[0, 2]])
-    score = scores.starts[top] + top_score(rules, chart, 0, length, top, length)
+    score = scores.starts[top] + top_score(chart, 0, length, top, length)
     symbol, highest = _best_start(rules, scores.starts, chart, length, top)
     least = score - highest
     row, unit, rule, place = 0, np.int64(-1), np.int64(-1), np.int64(-1)
@@ -468,19 +518,18 @@ def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
         own_unit, own_rule = np.int64(nodes[p, 2]), np.int64(nodes[p, 3])
         top = bottom = np.int64(rules.parents[own_rule]) if own_rule >= 0 else np.int64(-1)
         if own_unit >= 0:
-            here = cell(start, stop, length)
             top = np.int64(rules.unit_tops[own_unit])
-            units, bottoms = scores.units[here * varying], chart.bottoms[here]
-            other, highest = _best_unit(rules, units, bottoms, top, own_unit)
-            score = units[own_unit] + bottoms[rules.unit_bottoms[own_unit]]
+            other, highest = _best_unit(rules, scores, chart, length, start, stop, top, own_unit)
+            below = bottom_score(rules, chart, start, stop, rules.unit_bottoms[own_unit], length)
+            score = scores.units[cell(start, stop, length) * varying, own_unit] + below
             if score - highest < least:
                 least = score - highest
                 row, symbol, unit, rule = p, top, other, np.int64(-1)
         if own_rule >= 0:
             middle = np.int64(nodes[p + 1, 1])
-            left = np.int64(rules.lefts[own_rule])
-            score = top_score(rules, chart, start, middle, left, length) + scores.rules[own_rule]
-            score += chart.rights[stop, rules.right_slots[own_rule], middle]
+            left, right = np.int64(rules.lefts[own_rule]), np.int64(rules.rights[own_rule])
+            score = top_score(chart, start, middle, left, length) + scores.rules[own_rule]
+            score += top_score(chart, middle, stop, right, length)
             other, other_middle, highest = _best_rule(
                 rules, scores.rules, chart, length, start, stop, bottom, own_rule, middle
             )
@@ -534,6 +583,15 @@ def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns
     return at
 
 
+def top_scores(chart: Chart, start: Any, stop: Any, symbols: NDArray[Any], length: int) -> Floats:
+    """`top_score` of arrays."""
+    symbols, width = symbols.astype(np.int64), stop - start
+    there = (chart.extents[symbols, _FEWEST] <= width) & (width <= chart.extents[symbols, _MOST])
+    places = symbols * triangle(length) + row_of_width(width, length) + start
+    found: Floats = np.where(there, chart.tops[places], -np.inf)
+    return found
+
+
 def best_derivations(
     rules: Rules, scores: Scores, leaves: Floats, k: int
 ) -> list[tuple[Nodes, float]]:
@@ -547,17 +605,17 @@ def best_derivations(
         """The k best ways to complete a node: loss of score, unit or rule, split point."""
         if is_open:
             numbers = np.arange(*rules.unit_starts[symbol : symbol + 2])
-            here = row_of_span(start, stop, length)
-            own = scores.units[here if len(scores.units) > 1 else 0, numbers]
-            values = own + chart.bottoms[here, rules.unit_bottoms[numbers]]
+            here = row_of_span(start, stop, length) if len(scores.units) > 1 else 0
+            symbols = rules.unit_bottoms[numbers].astype(np.int64)
+            rows = row_of_bottom(symbols, stop - start, length, rules.n_complete)
+            below = chart.bottoms[rows + start]
+            values = scores.units[here, numbers] + below
             middles = np.full(len(numbers), stop)
         else:
             of_parent = rules.of_parent[slice(*rules.parent_starts[symbol : symbol + 2])]
             splits = np.arange(start + 1, stop)
-            lefts = rules.lefts[of_parent].astype(np.int64)
-            rows = row_of_top(start, lefts, length, rules.n_symbols)
-            left = chart.tops[rows + (splits - start - 1)[:, None]]
-            right = chart.rights[stop, rules.right_slots[of_parent], start + 1 : stop].T
+            left = top_scores(chart, start, splits[:, None], rules.lefts[of_parent], length)
+            right = top_scores(chart, splits[:, None], stop, rules.rights[of_parent], length)
             values = (left + right + scores.rules[of_parent]).ravel()
             numbers, middles = np.tile(of_parent, len(splits)), np.repeat(splits, len(of_parent))
         possible = np.flatnonzero(values > -np.inf)
@@ -566,8 +624,7 @@ def best_derivations(
         columns = losses.tolist(), numbers[order].tolist(), middles[order].tolist()
         return list(zip(*columns, strict=True))
 
-    rows = row_of_top(0, np.arange(rules.n_complete), length, rules.n_symbols)
-    whole = scores.starts + chart.tops[rows + length - 1]
+    whole = scores.starts + top_scores(chart, 0, length, np.arange(rules.n_complete), length)
     # Nodes that are done, and those still open: start, stop, symbol and unit, the symbol being the
     # top while the unit is None, then the bottom. Of ties comes the one that was expanded last: no
     # second one is begun before the first is done.
@@ -601,92 +658,3 @@ def best_derivations(
         else:
             found.append((np.array(done, dtype=np.int32), 0.0 - lost))
     return found
-
-
-@inlined
-def _start_marginals(rules, starts, chart, length, expected):  # type: ignore[no-untyped-def]
-    """Marginals of the start symbols; returns the log-partition function."""
-    highest = -np.inf
-    for symbol in range(len(starts)):
-        expected[symbol] = starts[symbol] + top_score(rules, chart, 0, length, symbol, length)
-        highest = max(highest, expected[symbol])
-    total = 0.0
-    for symbol in range(len(starts)):
-        expected[symbol] = np.exp(expected[symbol] - highest) if highest > -np.inf else 0.0
-        total += expected[symbol]
-    for symbol in range(len(starts)):
-        expected[symbol] /= max(total, 1.0)
-    return highest + np.log(max(total, 1.0))
-
-
-@compiled
-def outside(rules, scores, length, chart, expected, masses):  # type: ignore[no-untyped-def]
-    """Fill `expected` from the `chart` of `inside`; returns the log-partition function.
-
-    Distributes the marginal of a symbol over the terms of its sum in proportion, so that marginals
-    add up. Scratch: `masses` as ``chart.tops``.
-    """
-    mass, sums = chart.here, chart.totals
-    n_complete, n_symbols = rules.n_complete, rules.n_symbols
-    varying = len(scores.units) > 1
-    expected.rules[:] = 0.0
-    expected.units[:] = 0.0
-    masses[: length * (length + 1) // 2 * n_symbols] = 0.0
-    log_partition = _start_marginals(rules, scores.starts, chart, length, expected.starts)
-    for symbol in range(n_complete):
-        masses[top_row(0, symbol, length, n_symbols) + length - 1] = expected.starts[symbol]
-    # A span comes after all spans that may contain it: they start earlier, or stop later.
-    for start in range(length):
-        for stop in range(length, start, -1):
-            here, width = cell(start, stop, length), stop - start
-            units, bottoms = scores.units[here * varying], chart.bottoms[here]
-            for symbol in range(n_symbols):
-                at = top_row(start, symbol, length, n_symbols) + width - 1
-                mass[symbol] = masses[at] if symbol >= n_complete else 0.0
-                sums[symbol] = chart.tops[at] if symbol >= n_complete else bottoms[symbol]
-            for u in range(len(units)):
-                top = np.int64(rules.unit_tops[u])
-                at = top_row(start, top, length, n_symbols) + width - 1
-                if masses[at] > 0.0:
-                    bottom = rules.unit_bottoms[u]
-                    probability = masses[at] * np.exp(units[u] + bottoms[bottom] - chart.tops[at])
-                    expected.units[here, u] = probability
-                    mass[bottom] += probability
-            for symbol in range(n_symbols):
-                row = top_row(start, symbol, length, n_symbols)
-                for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
-                    slot = rules.group_slots[g]
-                    right = np.int64(rules.right_symbols[slot])
-                    rights = chart.rights[stop, slot]
-                    low = max(chart.first_right[stop, slot] - start - 1, 0)
-                    for t in range(low, min(chart.last_right[stop, slot] - start, width - 1)):
-                        both = chart.tops[row + t] + rights[start + 1 + t]
-                        if both > -np.inf:
-                            total = 0.0
-                            for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
-                                parent = rules.parents[r]
-                                term = both + scores.rules[r] - sums[parent]
-                                if mass[parent] > 0.0 and term > -_NEGLIGIBLE:
-                                    probability = mass[parent] * np.exp(term)
-                                    expected.rules[r] += probability
-                                    total += probability
-                            if total > 0.0:
-                                masses[row + t] += total
-                                middle = start + 1 + t
-                                after = top_row(middle, right, length, n_symbols)
-                                masses[after + stop - middle - 1] += total
-    return log_partition
-
-
-def expected_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Scores, float]:
-    """Expected counts under ``p ~ exp(score)``, zeros without derivations, and log-partition."""
-    length = len(leaves)
-    chart = make_chart(length, rules)
-    inside(rules, scores, leaves, chart)
-    expected = Scores(
-        np.empty(rules.n_rules),
-        np.empty((n_cells(length), rules.n_units)),
-        np.empty(rules.n_complete),
-    )
-    masses = np.empty_like(chart.tops)
-    return expected, float(outside(rules, scores, length, chart, expected, masses))

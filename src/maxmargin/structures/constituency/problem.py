@@ -16,9 +16,9 @@ from maxmargin.structures.constituency.inference import (
     Scores,
     best_derivation,
     best_derivations,
-    expected_derivation,
     set_leaves,
 )
+from maxmargin.structures.constituency.marginals import expected_derivation
 from maxmargin.structures.constituency.oracle import GrammarOracle
 
 
