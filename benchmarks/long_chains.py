@@ -151,18 +151,14 @@ def _items(chains: Chains) -> Any:
 
     X = sp.csr_array(chains.X)
     names = [str(j) for j in range(X.shape[1])]
-    ends = [0, *np.cumsum(chains.lengths).tolist()]
-    for first, last in zip(ends[:-1], ends[1:], strict=True):
-        rows = [slice(X.indptr[i], X.indptr[i + 1]) for i in range(first, last)]
-        yield pycrfsuite.ItemSequence(
-            [
-                {
-                    names[j]: v
-                    for j, v in zip(X.indices[r].tolist(), X.data[r].tolist(), strict=True)
-                }
-                for r in rows
-            ]
-        )
+
+    def item(i: int) -> dict[str, float]:
+        row = slice(X.indptr[i], X.indptr[i + 1])
+        values = zip(X.indices[row].tolist(), X.data[row].tolist(), strict=True)
+        return {names[j]: value for j, value in values}
+
+    for first, last in pairwise([0, *np.cumsum(chains.lengths).tolist()]):
+        yield pycrfsuite.ItemSequence([item(i) for i in range(first, last)])
 
 
 def accuracy(trained: Trained, test: Chains) -> float:

@@ -66,6 +66,7 @@ class LatentEstimator(LatentPredictor, StructuredEstimator):
 
     restarts: int = 1
     max_imputations: int = 100
+    tol: float = 1e-3
 
     _parameter_constraints = {
         "restarts": [Interval(Integral, 1, None, closed="left")],

@@ -13,6 +13,7 @@ from maxmargin.core.arrays import Floats
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Initializable, as_inputs, check_instance, check_pairs
 from maxmargin.core.python_oracle import make_oracle
+from maxmargin.core.result import AbsoluteGap
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, HasEngine
@@ -43,7 +44,12 @@ class StructuredEstimator(CertifiedEstimator):
         "auto", "dual-coordinate", "frank-wolfe", "n-slack" or "one-slack"; for problems that can
         list their outputs also "partial-linearization" and "exponentiated-gradient"; or an object
         such as ``OneSlack(cache=0)``.
+    tol : float or AbsoluteGap, default=1e-2
+        Relative duality gap that is good enough, or an absolute one: held-out scores are no better
+        at smaller ones.
     """
+
+    tol: float | AbsoluteGap = 1e-2
 
     _parameter_constraints = {"solver": [StrOptions(set(SOLVERS)), StructuredSolver]}
 

@@ -18,6 +18,7 @@ from maxmargin.core.inputs import (
     stack,
 )
 from maxmargin.core.oracle import Oracle
+from maxmargin.core.result import AbsoluteGap
 from maxmargin.data.sources import Source
 from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import ExampleEstimator
@@ -77,6 +78,9 @@ class SequenceTagger(SequenceTaggerPredictor, ExampleEstimator, Prunable):
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. Inference for "slack" is exact for the Hamming and zero-one losses at
         order 1 without `pair_features`; for others its suboptimality is bounded.
+    tol : float or AbsoluteGap, default=0.1
+        Relative duality gap that is good enough, or an absolute one: held-out scores are no better
+        at smaller ones.
 
     See Also
     --------
@@ -107,6 +111,7 @@ class SequenceTagger(SequenceTaggerPredictor, ExampleEstimator, Prunable):
     pair_features: Any = None
     fit_intercept: bool = True
     fit_ends: bool = True
+    tol: float | AbsoluteGap = 0.1
 
     _parameter_constraints = {
         "loss": [StrOptions(_LOSSES), "array-like", dict],

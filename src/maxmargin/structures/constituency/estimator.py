@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from maxmargin.core.arrays import Floats
 from maxmargin.core.oracle import Oracle
+from maxmargin.core.result import AbsoluteGap
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.predictors.declared import estimator
 from maxmargin.structures.constituency.grammar import Grammar, Tree, bracket_scores
@@ -50,6 +51,9 @@ class GrammarParser(GrammarParserPredictor, ExampleEstimator):
         A grammar read before, which then says what the last four parameters would.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
+    tol : float or AbsoluteGap, default=0.1
+        Relative duality gap that is good enough, or an absolute one: held-out scores are no better
+        at smaller ones.
 
     See Also
     --------
@@ -82,6 +86,7 @@ class GrammarParser(GrammarParserPredictor, ExampleEstimator):
     tags: str = "given"
     min_count: int = 3
     grammar: Grammar | None = None
+    tol: float | AbsoluteGap = 0.1
 
     _parameter_constraints = {
         "loss": [StrOptions({"brackets", "zero-one"})],

@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from maxmargin.core.arrays import Floats
 from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import costs, label_array
+from maxmargin.core.result import AbsoluteGap
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.predictors.checks import check_is_fitted
 from maxmargin.predictors.declared import estimator
@@ -89,6 +90,9 @@ class DependencyParser(DependencyParserPredictor, RescaledEstimator):
         Which tags are taken from CoNLL-U.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
+    tol : float or AbsoluteGap, default=0.1
+        Relative duality gap that is good enough, or an absolute one: held-out scores are no better
+        at smaller ones.
 
     See Also
     --------
@@ -118,7 +122,7 @@ class DependencyParser(DependencyParserPredictor, RescaledEstimator):
     single_root: bool = True
     projectivize: bool = False
     n_features: int = 2**20
-    tol: float = 1e-2
+    tol: float | AbsoluteGap = 0.1
 
     _parameter_constraints = {
         "structure": [StrOptions({"projective", "non-projective"})],

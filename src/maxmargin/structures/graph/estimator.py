@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import StrOptions
 from maxmargin.core.arrays import Floats
 from maxmargin.core.inputs import check_loss_matrix, check_per_sample, class_numbers, flat_labels
 from maxmargin.core.oracle import Oracle
+from maxmargin.core.result import AbsoluteGap
 from maxmargin.data.sources import Source
 from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.predictors.checks import check_names
@@ -59,6 +60,9 @@ class GraphLabeler(GraphLabelerPredictor, ExampleEstimator):
         does not count them, and `predict` labels all nodes.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
+    tol : float or AbsoluteGap, default=0.1
+        Relative duality gap that is good enough, or an absolute one: held-out scores are no better
+        at smaller ones.
 
     See Also
     --------
@@ -96,6 +100,7 @@ class GraphLabeler(GraphLabelerPredictor, ExampleEstimator):
     directed: bool = False
     fit_intercept: bool = True
     void: Any = None
+    tol: float | AbsoluteGap = 0.1
 
     _parameter_constraints = {
         "loss": [StrOptions({"hamming", "hamming-normalized"}), "array-like", dict],
