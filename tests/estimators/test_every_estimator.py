@@ -82,7 +82,7 @@ def test_features_of_any_size(name, factor):
         more = dict(case.more)
         if method == "partial_fit" and "classes" in inspect.signature(model.partial_fit).parameters:
             more["classes"] = ["a", "b", "c"] if name == "HierarchicalClassifier" else range(3)
-        model.set_params(**({"max_iter": 50} if hasattr(model, "max_iter") else {}))
+        model.set_params(**({"max_iter": 20} if hasattr(model, "max_iter") else {}))
         try:
             getattr(model, method)(X, case.y, **more)
         except ValueError as error:
@@ -147,7 +147,7 @@ WEIGHTED = sorted(
 @pytest.mark.parametrize("where", ["C", "sample_weight"])
 def test_costs_of_any_size(name, size, where):
     case = CASES[name]()
-    model = case.model.set_params(max_iter=2 if name == "PoseEstimator" else 50)
+    model = case.model.set_params(max_iter=2 if name == "PoseEstimator" else 15)
     more = dict(case.more)
     n = 6 if name == "Ranker" else len(case.X)
     if where == "C":
