@@ -68,7 +68,7 @@ def mistakes_in_problems():
         yield pytest.param(name, mistake, seed, marks=marks, id=f"{name}-{mistake.__name__}-{seed}")
 
 
-@pytest.mark.parametrize(("name", "mistake", "seed"), mistakes_in_problems())
+@pytest.mark.parametrize(("name", "mistake", "seed"), list(mistakes_in_problems()))
 def test_every_mistake_is_found(name, mistake, seed):
     problem, X, Y = made(name, seed)
     report = check(mistake(problem), X, Y, seed=seed)
@@ -622,15 +622,23 @@ def built_in(name, random):
     return trees, arcs, [outputs[k] for k in random.integers(len(outputs), size=len(arcs))]
 
 
+BUILT_IN = [
+    "classes", "ordinal", "hidden chains", "label sets hamming", "label sets f1",
+    "label sets zero-one", "chains", "trees", "labelled trees",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["classes", "ordinal", "hidden chains", "label sets hamming", "label sets f1",
-     "label sets zero-one", "chains", "trees", "labelled trees"],
-)  # fmt: skip
-def test_what_is_built_in_is_right(name):
-    for seed in range(3):
-        report = check(*built_in(name, np.random.default_rng(seed)), seed=seed)
-        assert report.ok, told(report)
+    ("name", "seed"),
+    [
+        pytest.param(name, seed, marks=() if seed == k % 3 else pytest.mark.slow)
+        for k, name in enumerate(BUILT_IN)
+        for seed in range(3)
+    ],
+)
+def test_what_is_built_in_is_right(name, seed):
+    report = check(*built_in(name, np.random.default_rng(seed)), seed=seed)
+    assert report.ok, told(report)
 
 
 @pytest.mark.parametrize("inference", ["auto", "relaxed"])
