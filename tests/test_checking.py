@@ -3,7 +3,6 @@
 import signal
 import threading
 import warnings
-from itertools import product
 
 import numpy as np
 import pytest
@@ -60,15 +59,10 @@ def warned(fit):
 # Mistakes
 
 
-def mistakes_in_problems():
-    """Each mistake in each problem with two seeds; by default, each with every other problem."""
-    for (n, name), (m, mistake), seed in product(enumerate(RIGHT), enumerate(MISTAKES), range(2)):
-        quick = (n + m) % 2 == 0 and seed == m // 2 % 2
-        marks = () if quick else pytest.mark.slow
-        yield pytest.param(name, mistake, seed, marks=marks, id=f"{name}-{mistake.__name__}-{seed}")
-
-
-@pytest.mark.parametrize(("name", "mistake", "seed"), list(mistakes_in_problems()))
+@pytest.mark.diagonal
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+@pytest.mark.parametrize("name", RIGHT)
 def test_every_mistake_is_found(name, mistake, seed):
     problem, X, Y = made(name, seed)
     report = check(mistake(problem), X, Y, seed=seed)
@@ -76,6 +70,7 @@ def test_every_mistake_is_found(name, mistake, seed):
     assert report.failures
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "mistake", [m for m in MISTAKES if changes_maximum(m)], ids=lambda m: m.__name__
 )
@@ -96,7 +91,8 @@ def test_every_solver_warns(solver, mistake):
     assert caught or error
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
+@pytest.mark.diagonal
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_problems_raise_no_alarm(name, seed):
     problem, X, Y = made(name, seed)
@@ -358,6 +354,7 @@ class CarelessWithBounds(Careless):
         return starts, columns, np.concatenate(rows), losses, found, np.array(suboptimality)
 
 
+@pytest.mark.diagonal
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", [Careless, CarelessWithBounds])
@@ -628,14 +625,9 @@ BUILT_IN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "seed"),
-    [
-        pytest.param(name, seed, marks=() if seed == k % 3 else pytest.mark.slow)
-        for k, name in enumerate(BUILT_IN)
-        for seed in range(3)
-    ],
-)
+@pytest.mark.diagonal
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_what_is_built_in_is_right(name, seed):
     report = check(*built_in(name, np.random.default_rng(seed)), seed=seed)
     assert report.ok, told(report)

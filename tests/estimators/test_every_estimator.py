@@ -69,6 +69,7 @@ def certified(model):
 WITH_NUMBERS = sorted(name for name, make in CASES.items() if make().scale is not None)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 @pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e40, 1e52, 1e154, 1e160, 1e300, -1e307])
 def test_features_of_any_size(name, factor):
@@ -142,6 +143,7 @@ WEIGHTED = sorted(
 )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", WEIGHTED)
 @pytest.mark.parametrize("size", [1e-300, 1e35, 1e200, 1e308])
 @pytest.mark.parametrize("where", ["C", "sample_weight"])

@@ -53,14 +53,9 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "n_shards"),
-    [
-        pytest.param(name, n_shards, marks=() if n_shards == 3 - k % 2 else pytest.mark.slow)
-        for k, name in enumerate(VARIANTS)
-        for n_shards in (2, 3)
-    ],
-)
+@pytest.mark.diagonal
+@pytest.mark.parametrize("n_shards", [2, 3])
+@pytest.mark.parametrize("name", VARIANTS)
 def test_the_gap_is_that_of_the_whole_data(name, n_shards):
     X, y = class_data(40)
     result, _ = solve(n_shards, VARIANTS[name])
