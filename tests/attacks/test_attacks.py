@@ -18,10 +18,13 @@ import maxmargin as mm
 
 RUNNER = Path(__file__).with_name("run.py")
 
+SOME_FITS = ["auto", "own problem", "linear, streamed", "classes of a kernel", "latent"]
+"""Fits that share the least of what they keep."""
+
 FEW = {
     ("models, blind", "models, aimed"): (2, []),
-    ("checkpoints, blind", "checkpoints, aimed"): (2, []),
-    ("kills",): (1, ["auto", "own problem", "linear, streamed", "classes of a kernel", "latent"]),
+    ("checkpoints, blind", "checkpoints, aimed"): (4, [*SOME_FITS, "n-slack", "online, streamed"]),
+    ("kills",): (1, SOME_FITS),
     ("saves",): (20, []),
 }
 """Tries that take seconds, of attacks that share what they attack, and the kinds if not all."""
