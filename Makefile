@@ -14,9 +14,10 @@ PEERS ?= liblinear crfsuite vowpalwabbit
 demo: $(VENV)/.compiled
 	@$(BIN)/python examples/demo.py
 
+# Neighbours stay on one core, so that what a file makes once is made once.
 test: $(VENV)/.installed-tests
 	$(BIN)/maxmargin compile
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-slow: $(VENV)/.installed-tests
 	$(BIN)/maxmargin compile

@@ -59,16 +59,18 @@ def warned(fit):
 # Mistakes
 
 
+@pytest.mark.diagonal
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 @pytest.mark.parametrize("name", RIGHT)
-def test_every_mistake_is_found(name, mistake):
-    for seed in range(2):
-        problem, X, Y = made(name, seed)
-        report = check(mistake(problem), X, Y, seed=seed)
-        assert not report.ok, (name, seed)
-        assert report.failures
+def test_every_mistake_is_found(name, mistake, seed):
+    problem, X, Y = made(name, seed)
+    report = check(mistake(problem), X, Y, seed=seed)
+    assert not report.ok
+    assert report.failures
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "mistake", [m for m in MISTAKES if changes_maximum(m)], ids=lambda m: m.__name__
 )
@@ -89,16 +91,15 @@ def test_every_solver_warns(solver, mistake):
     assert caught or error
 
 
-def test_right_problems_raise_no_alarm():
-    for name in RIGHT:
-        for seed in range(3):
-            problem, X, Y = made(name, seed)
-            for right in (problem, RandomTies(problem), SinglePrecision(problem)):
-                report = check(right, X, Y, seed=seed)
-                assert report.ok, told(report)
-            mm.StructuredSVM(problem, max_iter=20, tol=1e-2).fit(X, Y)
-            mm.StructuredSVM(RandomTies(problem), max_iter=20, tol=1e-2).fit(X, Y)
-            mm.StructuredSVM(SinglePrecision(problem), max_iter=20, tol=1e-2).fit(X, Y)
+@pytest.mark.diagonal
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_problems_raise_no_alarm(name, seed):
+    problem, X, Y = made(name, seed)
+    for right in (problem, RandomTies(problem), SinglePrecision(problem)):
+        report = check(right, X, Y, seed=seed)
+        assert report.ok, told(report)
+        mm.StructuredSVM(right, max_iter=20, tol=1e-2).fit(X, Y)
 
 
 # What a fit says
@@ -234,12 +235,18 @@ def test_batches_are_watched():
     assert "cuts: agree with joint_feature and loss" in told(check(BatchedOtherLoss(), X, Y))[0]
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes"])
-@pytest.mark.parametrize("solver", [mm.DistributedDual(), "one-slack"], ids=["dual", "one-slack"])
+@pytest.mark.parametrize(
+    ("engine", "solver"),
+    [
+        pytest.param("threads", mm.DistributedDual(), id="dual-threads"),
+        pytest.param("processes", "one-slack", id="one-slack-processes"),
+        pytest.param(
+            "processes", mm.DistributedDual(), id="dual-processes", marks=pytest.mark.slow
+        ),
+    ],
+)
 def test_shards_tell_the_driver(engine, solver):
     problem, X, Y = made("classes", 0)
-    if engine == "threads" and solver == "one-slack":
-        pytest.skip("not on shards")
     model = mm.StructuredSVM(TruthAlways(problem), engine=engine, n_jobs=2, solver=solver)
     with pytest.warns(mm.ProblemWarning) as caught:
         model.fit(X, Y)
@@ -347,6 +354,7 @@ class CarelessWithBounds(Careless):
         return starts, columns, np.concatenate(rows), losses, found, np.array(suboptimality)
 
 
+@pytest.mark.diagonal
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", [Careless, CarelessWithBounds])
@@ -611,15 +619,18 @@ def built_in(name, random):
     return trees, arcs, [outputs[k] for k in random.integers(len(outputs), size=len(arcs))]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["classes", "ordinal", "hidden chains", "label sets hamming", "label sets f1",
-     "label sets zero-one", "chains", "trees", "labelled trees"],
-)  # fmt: skip
-def test_what_is_built_in_is_right(name):
-    for seed in range(3):
-        report = check(*built_in(name, np.random.default_rng(seed)), seed=seed)
-        assert report.ok, told(report)
+BUILT_IN = [
+    "classes", "ordinal", "hidden chains", "label sets hamming", "label sets f1",
+    "label sets zero-one", "chains", "trees", "labelled trees",
+]  # fmt: skip
+
+
+@pytest.mark.diagonal
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_what_is_built_in_is_right(name, seed):
+    report = check(*built_in(name, np.random.default_rng(seed)), seed=seed)
+    assert report.ok, told(report)
 
 
 @pytest.mark.parametrize("inference", ["auto", "relaxed"])

@@ -37,6 +37,8 @@ ASKED = [
 def kinds_of_rows(case: Case) -> Iterator[Case]:
     """The same data with numbers of single precision, in sparse matrices, not writable."""
     yield case
+    if case.scale is None:  # there are no numbers in it
+        return
     sparse = sp.csr_array if isinstance(case.X, np.ndarray) else None
     for kind in (np.float32, np.float64):
         rows = _mapped(lambda x, kind=kind: x.astype(kind), case.X)

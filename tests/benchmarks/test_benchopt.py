@@ -64,6 +64,7 @@ def final(found, dataset: str, solver: str):
     return rows.iloc[-1]
 
 
+@pytest.mark.slow
 def test_solvers_agree_on_the_optimum_and_gaps_are_honest(copied):
     found, text = benchopt(
         copied,
@@ -105,6 +106,11 @@ def test_value_in_numpy_is_that_of_the_certificate(monkeypatch):
 
 def test_data_that_are_not_there_are_skipped_with_the_reason(copied):
     small = "Simulated[n_sequences=10,n_labels=2,n_features=3]"
-    found, text = benchopt(copied, "-d", "OCR", "-d", small, "-s", "Subgradient", "-n", "1")
+    solvers = "-s", "Subgradient", "-s", "maxmargin[solver=auto]"
+    found, text = benchopt(copied, "-d", "OCR", "-d", small, *solvers, "-n", "2")
     assert not found.dataset_name.str.startswith("OCR").any()
+    ours = final(found, "Simulated", "maxmargin[solver=auto]")
+    assert ours.objective_dual <= ours.objective_value * (1 + 1e-9)
+    theirs = final(found, "Simulated", "Subgradient").objective_value
+    assert ours.objective_dual <= theirs * (1 + 1e-9)
     assert "MAXMARGIN_DATA names no folder with letters" in text

@@ -170,6 +170,7 @@ class Shown(Enumerable):
         return self.problem.loss(y_true[0], y[0])
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("background", [NOTHING, 1])
 @pytest.mark.parametrize(
     "solver",

@@ -59,6 +59,7 @@ def test_slacks_are_the_best_of_the_hull_and_enclosed(seed, scale, order):
     assert_allclose(again.slopes(wide), found, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_certificates_enclose_the_optimum(solver, seed):

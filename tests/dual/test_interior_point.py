@@ -189,6 +189,7 @@ def chains(seed):
     return X, [random.integers(n_labels, size=length) for length in lengths]
 
 
+@pytest.mark.diagonal
 @pytest.mark.filterwarnings("ignore:.* found no weights")
 @pytest.mark.parametrize("C", [1e-6, 1.0, 1e4, 1e6])
 @pytest.mark.parametrize("seed", range(4))

@@ -69,6 +69,7 @@ def certified(model):
 WITH_NUMBERS = sorted(name for name, make in CASES.items() if make().scale is not None)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 @pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e40, 1e52, 1e154, 1e160, 1e300, -1e307])
 def test_features_of_any_size(name, factor):
@@ -82,7 +83,7 @@ def test_features_of_any_size(name, factor):
         more = dict(case.more)
         if method == "partial_fit" and "classes" in inspect.signature(model.partial_fit).parameters:
             more["classes"] = ["a", "b", "c"] if name == "HierarchicalClassifier" else range(3)
-        model.set_params(**({"max_iter": 50} if hasattr(model, "max_iter") else {}))
+        model.set_params(**({"max_iter": 20} if hasattr(model, "max_iter") else {}))
         try:
             getattr(model, method)(X, case.y, **more)
         except ValueError as error:
@@ -142,12 +143,13 @@ WEIGHTED = sorted(
 )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", WEIGHTED)
 @pytest.mark.parametrize("size", [1e-300, 1e35, 1e200, 1e308])
 @pytest.mark.parametrize("where", ["C", "sample_weight"])
 def test_costs_of_any_size(name, size, where):
     case = CASES[name]()
-    model = case.model.set_params(max_iter=2 if name == "PoseEstimator" else 50)
+    model = case.model.set_params(max_iter=2 if name == "PoseEstimator" else 15)
     more = dict(case.more)
     n = 6 if name == "Ranker" else len(case.X)
     if where == "C":

@@ -245,6 +245,7 @@ def name(options):
     return " ".join(f"{key}={np.shape(v) or v}" for key, v in short.items()) or "default"
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize("options", GEOMETRY + CLASSES, ids=name)
 def test_classifier(formulation, options):
@@ -259,6 +260,7 @@ def test_loss_matrix(formulation, options):
     assert_optimal(model.fit(FEATURES, LABELS), FEATURES, LABELS)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.mark.parametrize(
     "options",
@@ -279,6 +281,7 @@ def test_weights_and_margins_given_to_fit(formulation, options):
     assert_optimal(model.fit(FEATURES, LABELS, **metadata), FEATURES, LABELS, **metadata)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("options", GEOMETRY + CLASSES, ids=name)
 def test_two_classes_are_the_binary_hinge(options):
     options = options | ({"class_weight": {0: 3.0}} if "class_weight" in options else {})
@@ -303,6 +306,7 @@ def test_two_classes_and_a_loss_matrix(formulation, losses):
     assert_optimal(model, FEATURES, SIGNS, WEIGHTS)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 100.0])
 @pytest.mark.parametrize("options", GEOMETRY, ids=name)
 def test_regressor(options, epsilon):
@@ -423,6 +427,7 @@ def test_warm_start_again(model, y):
     assert model.history_[-1].oracle_calls < 0.3 * updates
 
 
+@pytest.mark.diagonal
 @kinds
 @pytest.mark.parametrize("C", [0.01, 0.98, 1.02, 100.0])
 def test_warm_start_with_another_cost(model, y, C):

@@ -163,6 +163,7 @@ def scores(model, X):
     return getattr(model, "decision_function", model.predict)(X)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "container",
     [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array, with_wide_indices, in_pieces, list],

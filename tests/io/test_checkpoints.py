@@ -132,6 +132,7 @@ TRAINING = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", TRAINING)
 @pytest.mark.parametrize("solver", ["auto", "one-slack", "partial-linearization"])
 def test_other_training_sets(name, solver, tmp_path):
@@ -153,6 +154,7 @@ LINEAR = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("solver", LINEAR.values(), ids=LINEAR)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("nonnegative", [False, True])

@@ -309,7 +309,7 @@ print("after", model.status_)
 """
 
 
-@pytest.mark.parametrize("width", [40, 200])
+@pytest.mark.parametrize("width", [40, pytest.param(200, marks=pytest.mark.slow)])
 def test_in_a_real_terminal(width):
     text, code = run_in_terminal(PROGRAM.format(tol=1e-8, nonnegative=False), width)
     assert code == 0

@@ -115,6 +115,7 @@ def assert_objectives(history, certificate, factor=2.0):
     assert history[-1].objective >= certificate.primal / factor - rounding
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("name", "solver"), PAIRS)
 def test_all_estimators_with_all_solvers(name, solver):
     model, data = STRUCTURED[name]
@@ -285,6 +286,7 @@ def test_kernels_of_classes():
     assert model.history_[-1].exact
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "solver",
     [DistributedDual(), DistributedDual(staleness=0, local_passes=0.25), DistributedOneSlack()],

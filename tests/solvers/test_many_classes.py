@@ -53,6 +53,7 @@ def solve(problem, tol=1e-9, **options):
     return SequentialDual().solve(problem, Stopping(tol, 20_000), **options)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("bias", [0.0, 1.5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_agrees_with_the_referee(kind, bias, lists):
@@ -130,6 +131,7 @@ def test_as_with_coefficients_of_all_classes(kind):
     assert crossed.dual == pytest.approx(listed.certificate.dual, rel=1e-12)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_seed_same_bits_whatever_the_threads(kind, lists):
     problem = many(kind, 3, n=200, k=20)
@@ -138,6 +140,7 @@ def test_same_seed_same_bits_whatever_the_threads(kind, lists):
     assert (one.dual_point != two.dual_point).nnz == 0
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", KINDS)
 def test_starts_from_an_earlier_solution(kind, lists):
     problem = many(kind, 2, n=200, k=20, bias=1.0)

@@ -102,6 +102,7 @@ def assert_certifies(result, value, tol=TIGHT):
     assert certificate.primal >= value * (1 - 1e-6) - 1e-9
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("steps", ["qp", "smo"])
 @pytest.mark.parametrize("seed", range(3))
@@ -391,6 +392,7 @@ def solve_classes(oracle, tol=TIGHT, start=None, **options):
     return KernelClassesDual(**options).solve(oracle, Stopping(tol=tol), start=start)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("seed", range(3))

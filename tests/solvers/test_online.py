@@ -76,6 +76,7 @@ def solve(oracle, solver, tol=1e-5, max_iter=300, **options):
     return solver.solve(oracle, Stopping(tol, max_iter), **options)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["classes", "chains"])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_cycled_passes_end_at_the_optimum(name, kind):

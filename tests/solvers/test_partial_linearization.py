@@ -351,6 +351,7 @@ def test_a_cold_start_has_weights_of_exactly_zero(oracle: Any) -> None:
 # --- What any solver promises -------------------------------------------------------------------
 
 
+@pytest.mark.diagonal
 @every_training
 @pytest.mark.parametrize("temperature", TEMPERATURES, ids=str)
 @pytest.mark.parametrize("block", [True, False])
@@ -371,6 +372,7 @@ def test_the_dual_never_falls(oracle: Any, temperature: Any, block: bool) -> Non
     assert (np.diff(duals(solver, oracle)) >= -1e-12).all()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("temperature", [0.1, "scheduled"])
 @pytest.mark.parametrize("make", [random_classes, random_chains])
 @pytest.mark.parametrize("seed", range(2))
@@ -398,6 +400,7 @@ def test_exponentiated_gradient_finds_the_optimum_when_it_is_hot_enough(block: b
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-3)
 
 
+@pytest.mark.diagonal
 @every_training
 @pytest.mark.parametrize(
     "solver",

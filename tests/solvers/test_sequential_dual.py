@@ -62,10 +62,10 @@ def test_switches_and_threads_lead_to_the_same_optimum(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_seed_same_bits(kind, n_jobs):
     problem = random_case(kind, 3, n=300, sparse=True).problem
-    one, two = (solve(problem, tol=1e-4, n_jobs=n_jobs, seed=5) for _ in range(2))
+    one, two = (solve(problem, tol=1e-2, n_jobs=n_jobs, seed=5) for _ in range(2))
     np.testing.assert_array_equal(one.weights, two.weights)
     np.testing.assert_array_equal(one.dual_point, two.dual_point)
-    other = solve(problem, tol=1e-4, n_jobs=n_jobs, seed=6)
+    other = solve(problem, tol=1e-2, n_jobs=n_jobs, seed=6)
     assert not np.array_equal(one.dual_point, other.dual_point)
 
 

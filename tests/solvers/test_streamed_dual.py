@@ -80,6 +80,7 @@ def whole_dual_point(problem, result):
 # The optimum.
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("cuts", CUTS)
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,6 +115,7 @@ def test_one_versus_rest(n_jobs):
     np.testing.assert_array_equal(result.weights, solve(problem, tol=1e-5).weights)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("cache_bytes", [0, 2000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_little_memory_costs_passes_but_not_the_optimum(kind, cache_bytes):

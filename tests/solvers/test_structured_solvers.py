@@ -121,6 +121,7 @@ def test_no_search_for_weights_that_planes_in_hand_rule_out(monkeypatch):
     assert run.primal < np.inf
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", list(FAST))
 def test_agrees_with_the_referee(name, kind):
@@ -199,6 +200,7 @@ def test_an_example_without_cost_has_no_say(name):
     assert not result.dual_point.coef[result.dual_point.examples == 1].any()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["classes", "compiled"])
 @pytest.mark.parametrize("name", [n for n in FAST if n != "frank-wolfe, pairwise"])
 def test_starts_from_an_earlier_result(name, kind):
@@ -267,6 +269,7 @@ def test_a_callback_sees_every_round_and_can_stop(name):
     assert_brackets(result, case, case.oracle())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(
     ("limit", "status", "iterations"),
@@ -318,6 +321,7 @@ def fragile(case, at, error):
     return Case(Fragile(case.problem.matrix, at, error), case.X, case.Y, case.C)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("at", [1, 15, 50])
 @pytest.mark.parametrize("name", ALL)
 def test_ctrl_c_in_a_search_returns_the_best_so_far(name, at):
@@ -330,6 +334,7 @@ def test_ctrl_c_in_a_search_returns_the_best_so_far(name, at):
         assert result.certificate.dual > 0.1 * case.optimum.value
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("at", [1, 15, 50])
 @pytest.mark.parametrize("name", ALL)
 def test_an_error_in_a_search_has_the_result_up_to_there(name, at):

@@ -87,23 +87,23 @@ def kill_a_worker(client):
 
 
 def test_a_killed_worker_costs_its_shard_only(both_workers):
-    X, y = class_data(60)
+    X, y = class_data(30)
     oracle = placed(both_workers, X, y, 2)
-    killed = []
+    killed, tol = [], 0.05
 
     def on_iteration(line, weights):
-        if len(killed) < 1 and line.oracle_calls > 90:
+        if len(killed) < 1 and line.oracle_calls > 45:
             killed.append((kill_a_worker(both_workers), line.dual))
         return False
 
     solver = DistributedDual(local_passes=0.25)
-    result = solver.solve(oracle, Stopping(0.01), on_iteration=on_iteration)
+    result = solver.solve(oracle, Stopping(tol), on_iteration=on_iteration)
     oracle.shards.close()
     assert killed
     assert result.status == "converged"
-    assert result.certificate.relative_gap <= 0.01
+    assert result.certificate.relative_gap <= tol
     local = mm.StructuredSVM(Classes()).fit(X, y)
-    assert_allclose(result.certificate.primal, local.certificate_.primal, rtol=0.011)
+    assert_allclose(result.certificate.primal, local.certificate_.primal, rtol=tol / (1 - tol))
 
 
 def slow_bound(path, X, y, weight):
@@ -145,12 +145,12 @@ def test_partitions_stay_with_the_workers_that_hold_them(both_workers):
 
 def test_a_stuck_worker_loses_its_shard(both_workers, tmp_path):
     """Searches in one process hang; its shard is made again in the other."""
-    X, y = class_data(20)
+    X, y = class_data(12)
     stuck = SlowSomewhere(tmp_path / "stuck", 3600.0)
     model = mm.StructuredSVM(
-        stuck, engine=both_workers, solver=DistributedDual(patience=3.0, local_passes=1.0), tol=0.01
+        stuck, engine=both_workers, solver=DistributedDual(patience=2.0, local_passes=1.0), tol=0.1
     )
     model.fit(X, y)
-    assert model.certificate_.relative_gap <= 0.01
+    assert model.certificate_.relative_gap <= 0.1
     pid = int((tmp_path / "stuck").read_text())
     os.kill(pid, signal.SIGKILL)  # or it would sleep on

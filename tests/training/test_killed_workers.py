@@ -19,8 +19,8 @@ from maxmargin.training.engines import DaskEngine, EngineError
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-TOL = 0.05
-X, Y = class_data(40)
+TOL = 0.1
+X, Y = class_data(20)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ FITTING = {
     "one-slack": ["separate", "cached", "set_mix"],
 }
 CERTIFYING = ["hinges", "sums"]
-QUICK = {("dual", "make"), ("dual", "hinges"), ("one-slack", "sums")}
+QUICK = {("dual", "hinges"), ("one-slack", "sums")}
 
 
 def phases():
@@ -258,7 +258,7 @@ def test_the_last_worker_lost(monkeypatch, phase):
 
 
 @pytest.mark.parametrize(
-    "phase", ["improve", "tell", *map(slowly, ["scatter", "make", "about", "point", "hinges"])]
+    "phase", ["improve", *map(slowly, ["tell", "scatter", "make", "about", "point", "hinges"])]
 )
 def test_a_scheduler_lost_in_a_phase(monkeypatch, phase, tmp_path, source):
     call, scatter, killed = DaskEngine.call, DaskEngine.scatter, []

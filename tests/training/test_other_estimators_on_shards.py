@@ -90,9 +90,9 @@ def test_names_of_columns_stay():
 
 def test_classes_of_a_source_in_parts(tmp_path):
     """Some parts lack some classes, and some the last columns."""
-    order = np.argsort(NUMBERS, kind="stable")
+    order = np.argsort(NUMBERS, kind="stable")[::2]
     X, y = ROWS[order], NUMBERS[order]
-    X[:20, 9:] = 0.0
+    X[:10, 9:] = 0.0
     path = tmp_path / "data.libsvm"
     lines = [" ".join(f"{j + 1}:{x!r}" for j, x in enumerate(row) if x) for row in X.tolist()]
     path.write_text("".join(f"{label} {line}\n" for label, line in zip(y, lines, strict=True)))

@@ -250,6 +250,7 @@ def test_top(loss):
     assert_allclose([problem.joint_feature(x, y) @ weights for y in found], ranked[:5])
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(
     "solver", sorted(set(SOLVERS) - {"partial-linearization", "exponentiated-gradient"})

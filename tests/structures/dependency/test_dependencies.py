@@ -91,6 +91,7 @@ def test_best_of_all_trees(projective, single_root, seed, n, kind):
         assert totals(scores, heads[None])[0] == pytest.approx(score, abs=scale)
 
 
+@pytest.mark.diagonal
 @kinds
 @pytest.mark.parametrize("n", [12, 40])
 def test_long_sentences_are_as_good_as_any_change_of_them(projective, single_root, n):

@@ -112,6 +112,7 @@ def test_planes_of_all_trees_are_differences_of_scores(structure, n_labels):
             assert cuts.outputs == [one.tobytes() for one in listed]
 
 
+@pytest.mark.diagonal
 @structures
 @pytest.mark.parametrize("n_labels", [None, 1, 3])
 @settings(max_examples=10, deadline=None)

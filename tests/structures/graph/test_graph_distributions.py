@@ -157,6 +157,7 @@ def duals(solver: Any, oracle: Any, iterations: int = 12, seed: int = 3) -> np.n
 # --- A number for every labelling -----------------------------------------------------------------
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("temperature", [1.0, 0.1, 1e-3, 0.0], ids=str)
 @every_training
 def test_proposals_and_steps_are_those_of_all_labellings(oracle: Any, temperature: float) -> None:
@@ -194,6 +195,7 @@ def test_proposals_and_steps_are_those_of_all_labellings(oracle: Any, temperatur
             assert_allclose(weights, moved, atol=1e-9)
 
 
+@pytest.mark.diagonal
 @every_training
 @pytest.mark.parametrize("temperature", [1.0, 0.05, 0.0], ids=str)
 def test_one_step_for_all_is_that_of_all_labellings(oracle: Any, temperature: float) -> None:

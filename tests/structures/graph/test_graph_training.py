@@ -303,6 +303,7 @@ def test_solvers_agree_with_the_referee(name):
         assert result.certificate.primal == pytest.approx(case.objective(result.weights), rel=1e-9)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("inference", ["relaxed", "flow"])
 def test_relaxed_certificates_enclose_the_optimum(name, inference):

@@ -84,6 +84,7 @@ def test_threads_and_widths(graph, monkeypatch):
     check_widths(problem, case)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_solvers_agree_with_the_referee(solver, graph):

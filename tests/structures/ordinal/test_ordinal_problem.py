@@ -77,6 +77,7 @@ def test_threads_and_widths(monkeypatch):
     check_widths(problem, case)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("rescaling", ["margin", "slack"])
 def test_solvers_agree_with_the_referee(solver, rescaling):

@@ -226,6 +226,7 @@ def test_measures_of_letor():
     assert average_precision([0, 0], [1.0, 2.0]) == 0.0
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("loss", ["pairwise", "auc"])
 @pytest.mark.parametrize("C", [0.3, 3.0])
 @pytest.mark.parametrize("n_levels", [2, 3])
