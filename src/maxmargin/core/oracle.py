@@ -50,10 +50,10 @@ class Threads:
         In up to `most` slices a thread where some take longer than others, so that all threads end
         at about the same time.
         """
-        parts = 1
+        parts, worth_it = 1, WORK_FOR_THREADS * self.n_threads
         if self.n_threads > 1 and n * work > WORK_FOR_THREADS:
-            enough = min(n * work / WORK_FOR_THREADS, most * self.n_threads)
-            parts = self.n_threads * max(1, int(enough) // self.n_threads)
+            each = most if n * work >= most * worth_it else max(1, int(n * work / worth_it))
+            parts = self.n_threads * each
         cuts = [n * part // parts for part in range(parts + 1)]
         return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
