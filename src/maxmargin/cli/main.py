@@ -96,7 +96,9 @@ quiet = option("--quiet", "-q", is_flag=True, help="Print only errors.")
 test = option("--test", help="Data file to test on.")
 
 FIT = (
-    option("--tol", type=float, show_default="the estimator's", help="Relative duality gap to stop at."),
+    option(
+        "--tol", type=float, show_default="the estimator's", help="Relative duality gap to stop at."
+    ),
     option(
         "--solver",
         default="auto",

@@ -134,7 +134,7 @@ def padded(n_classes: int) -> int:
 def make_rows(X: Any, bias: float) -> Rows:
     """Rows of a C-ordered array or a CSR matrix; shares its memory."""
     if sp.issparse(X):
-        columns = X.indices.astype(np.int32, copy=False)
+        columns = X.indices.astype(np.int32, copy=False).view(np.uint32)
         return sparse_rows(X.data, columns, X.indptr.astype(np.int64))._replace(bias=bias)
     n, d = X.shape
     starts = np.arange(n + 1, dtype=np.int64) * d
@@ -148,10 +148,10 @@ def empty_rows(n_rows: int) -> Rows:
 
 
 def sparse_rows(
-    values: NDArray[np.floating], columns: NDArray[np.int32], starts: NDArray[np.int64]
+    values: NDArray[np.floating], columns: NDArray[np.uint32], starts: NDArray[np.int64]
 ) -> Rows:
     """Rows of the arrays of a CSR matrix."""
-    return Rows(_locked(values), _locked(columns.view(np.uint32)), starts, 1, 0.0)
+    return Rows(_locked(values), _locked(columns), starts, 1, 0.0)
 
 
 def as_matrix(rows: Rows, n_features: int) -> Any:
@@ -194,10 +194,12 @@ _NO_ENTRIES = _locked(np.empty(0)), _locked(np.empty(0, dtype=np.uint32))
 def squared_norms(rows, norms):  # type: ignore[no-untyped-def]
     """Set `norms` to the squared norm of every row, the constant feature included."""
     for i in range(len(norms)):
-        total = rows.bias * rows.bias
-        for p in range(rows.starts[i], rows.starts[i + 1]):
-            total += np.float64(rows.values[p]) * np.float64(rows.values[p])
-        norms[i] = total
+        # A slice: its indices are never negative, and the compiler makes vectors of the sum.
+        values = rows.values[rows.starts[i] : rows.starts[i + 1]]
+        total = 0.0
+        for p in range(len(values)):
+            total += np.float64(values[p]) * np.float64(values[p])
+        norms[i] = rows.bias * rows.bias + total
 
 
 @compiled

@@ -9,6 +9,7 @@ import os
 import types
 from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, ClassVar, Union, get_args, get_origin
 
 import numpy as np
@@ -154,7 +155,7 @@ class SampledHash:
         if isinstance(value, np.ndarray) and value.dtype != object:
             self._add_array(value)
         elif sp.issparse(value):
-            csr = sp.csr_array(value)
+            csr = value if value.format == "csr" else sp.csr_array(value)
             self._add_text(f"sparse {csr.shape}")
             for part in (csr.indptr, csr.indices, csr.data):
                 self._add_array(part)
@@ -197,13 +198,15 @@ class SampledHash:
             self._hash.update(array.tobytes())
             return
         if not array.flags.c_contiguous:
-            array = array if array.flags.f_contiguous else array[places(len(array))]
+            array = array if array.flags.f_contiguous else array[[*places(len(array))]]
         flat = array.reshape(-1, order="A")
         per_piece = max(self.piece_bytes // array.itemsize, 1)
+        is_mapped = hasattr(array, "_mmap")
         pieces = []
         for place in places(-(-len(flat) // per_piece)):
             pieces.append(flat[place * per_piece : (place + 1) * per_piece].tobytes())
-            release(array)  # the system maps far more than was looked at
+            if is_mapped:
+                release(array)  # the system maps far more than was looked at
         self._hash.update(b"".join(pieces))
 
     def _add_text(self, text: str) -> None:
@@ -211,6 +214,7 @@ class SampledHash:
         self._hash.update(b"\0")
 
 
-def places(n: int, most: int = PIECES) -> list[int]:
+@lru_cache  # the arrays of a matrix are of the same few lengths, fit after fit
+def places(n: int, most: int = PIECES) -> tuple[int, ...]:
     """Up to `most` indices below `n`, evenly spaced, the first and the last among them."""
-    return list(dict.fromkeys(np.linspace(0, n - 1, min(most, n)).astype(np.int64).tolist()))
+    return tuple(dict.fromkeys(np.linspace(0, n - 1, min(most, n)).astype(np.int64).tolist()))

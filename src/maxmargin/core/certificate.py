@@ -60,10 +60,7 @@ class Certificate:
     @property
     def relative_gap(self) -> float:
         """The gap divided by the larger of the two values; this is what ``tol`` bounds."""
-        gap = self.gap
-        if not math.isfinite(gap):
-            return math.inf
-        return gap / max(abs(self.primal), abs(self.dual), sys.float_info.min)
+        return relative_gap(self.primal, self.dual)
 
     def __add__(self, other: "Certificate") -> "Certificate":
         """Certificate of two independent problems solved side by side."""
@@ -87,6 +84,14 @@ class Certificate:
             f"primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
             f"{' (relaxed)' if self.relaxed else ''}"
         )
+
+
+def relative_gap(primal: float, dual: float) -> float:
+    """The gap divided by the larger of the two values; infinite before there are any."""
+    gap = primal - dual
+    if not math.isfinite(gap):
+        return math.inf
+    return gap / max(abs(primal), abs(dual), sys.float_info.min)
 
 
 def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Certificate:

@@ -153,9 +153,9 @@ class LinearProblem(ABC):
         """``u`` of zero coefficients."""
         return np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
 
-    def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:
-        """Scores of shape (n_examples, n_outputs)."""
-        if not weights.any():  # which every fit is compared with
+    def scores(self, weights: Floats | None, examples: slice = slice(None)) -> Floats:
+        """Scores of shape (n_examples, n_outputs); None stands for weights of zero."""
+        if weights is None or not weights.any():
             start, stop, _ = examples.indices(self.n_samples)
             return np.zeros((stop - start, self.n_outputs))
         return np.asarray(self._features(examples) @ weights[:-1] + self.bias * weights[-1])
@@ -164,13 +164,17 @@ class LinearProblem(ABC):
         """Objective value at `weights` (which must satisfy `nonnegative`)."""
         return self.penalty(weights) + self.total_loss(weights)
 
+    def primal_of_prior(self) -> float:
+        """Objective value at `prior_weights`, with which every fit is compared."""
+        return self.total_loss(None) if self.origin is None else self.primal(self.prior_weights())
+
     def penalty(self, weights: Floats) -> float:
         """The regulariser at `weights`."""
         away = weights if self.origin is None else weights - self.origin
         return 0.5 * inner_product(away, away)
 
-    def total_loss(self, weights: Floats) -> float:
-        """Sum over the examples of C times loss."""
+    def total_loss(self, weights: Floats | None) -> float:
+        """Sum over the examples of C times loss; None stands for weights of zero."""
         return sum(
             inner_product(self.C[rows], self.losses(self.scores(weights, rows), rows))
             for rows in self._chunks()
@@ -403,7 +407,7 @@ class ScalarProblem(LinearProblem):
     @classmethod
     def hinge(cls, signs: Floats, margins: Floats, C: Floats, **shared: Any) -> "ScalarProblem":
         """Loss ``max(0, margin - sign * score)``; `signs` are -1.0 and 1.0."""
-        upper = np.where(signs > 0, C, 0.0)
+        upper = (signs > 0) * C  # a choice would take longer: classes come in no order
         return cls(
             target=signs * margins,
             epsilon=0.0,

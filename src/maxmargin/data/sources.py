@@ -520,7 +520,7 @@ class DatasetSource(NumberedSource):
         self.batch_examples = batch_examples
 
     def fingerprint(self) -> str:
-        items = self._items(places(len(self.dataset), _SAMPLED_ITEMS))
+        items = self._items([*places(len(self.dataset), _SAMPLED_ITEMS)])
         return SampledHash(type(self).__name__, len(self.dataset), *items).text()
 
     def _partition(self, start: int, end: int) -> Source:

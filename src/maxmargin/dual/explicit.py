@@ -200,7 +200,9 @@ class LinearDual(Stateful, ABC):
         """C times hinge of each example at its last update."""
         self.copies = np.empty((0, 0, 0))
         if self.alone:
-            if start is not None:
+            if start is None:
+                self._leave_zero()
+            else:
                 unclipped = problem.unclipped_weights(self.dual_coef)
                 self.shared.unclipped[:, : problem.n_outputs] = unclipped
                 self.shared.clip()
@@ -250,11 +252,15 @@ class LinearDual(Stateful, ABC):
 
     def restart(self) -> None:
         """Restart momentum and average."""
+        shared = self.shared
         self.previous = self.coef.copy()
-        self.last_unclipped = self.shared.unclipped.copy()
+        self.last_unclipped = shared.unclipped.copy()
         self.copies = np.empty((0, 0, 0))
-        self.shared.average = self.shared.weights.copy()
-        self.shared.snapshots = np.zeros(1, dtype=np.int64)
+        if shared.average is shared.weights:  # released
+            shared.average = shared.weights.copy()
+        else:
+            shared.average[:] = shared.weights
+        shared.snapshots = np.zeros(1, dtype=np.int64)
 
     def release(self) -> None:
         """Free the memory that only further steps need; `restart` before the next."""
@@ -278,10 +284,13 @@ class LinearDual(Stateful, ABC):
         weights = weights[:, : self.problem.n_outputs]
         return self.linear - 0.5 * float(sum_of_products(weights - origin, weights + origin))
 
-    @property
-    def expected(self) -> float:
-        """Objective if every example had the loss of its last update."""
-        return self._penalty(self.shared.weights) + float(self.losses.sum())
+    def expected(self, dual: float) -> float:
+        """Objective if every example had the loss of its last update; `dual` is the present one."""
+        if self.problem.origin is None:  # then the dual has the regulariser in it
+            penalty = self.linear - dual
+        else:
+            penalty = self._penalty(self.shared.weights)
+        return penalty + float(self.losses.sum())
 
     def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`."""
@@ -390,7 +399,7 @@ class LinearDual(Stateful, ABC):
         )  # fmt: skip
         self.shared.clip()
 
-    def leave_zero(self) -> None:
+    def _leave_zero(self) -> None:
         """Step from zero to a better point, if one is known that takes less than a pass."""
 
     def revert(self) -> None:
@@ -464,7 +473,7 @@ class ScalarDual(LinearDual):
         best = np.where(target > p.epsilon, p.upper[empty], 0.0)
         self.coef[empty, 0] = np.where(target < -p.epsilon, p.lower[empty], best)
 
-    def leave_zero(self) -> None:
+    def _leave_zero(self) -> None:
         """Step towards the bounds of each side's examples, as far as is best for the two sides.
 
         Where C is small nearly all coefficients end at their bounds, and this is nearly all there
@@ -473,19 +482,19 @@ class ScalarDual(LinearDual):
         p, shared = self.problem, self.shared
         if p.nonnegative or p.origin is not None:
             return
-        bound = np.where(p.target > 0.0, p.upper, p.lower)
+        # Products and indices: classes come in no order, and choices by them take longer.
+        is_above = p.target > 0.0
+        bound = is_above * p.upper + ~is_above * p.lower
         settled = self.coef[:, 0] != 0.0  # rows without features
         bound[settled] = 0.0
         sums = np.zeros((2, len(shared.unclipped)))
         add_sides(self.data.rows, bound, sums)
         gains = p.target * bound - p.epsilon * np.abs(bound)
-        is_above = bound > 0.0
-        linear = np.array([gains[is_above].sum(), gains[~is_above].sum()])
+        linear = np.array([(gains * is_above).sum(), (gains * ~is_above).sum()])
         steps = _best_of_unit_square(linear, sums @ sums.T)
-        self.coef[:, 0] += bound * np.where(is_above, *steps)
-        shared.unclipped[:, 0] = steps @ sums
+        self.coef[:, 0] += bound * steps[1 - is_above]
+        np.dot(steps, sums, out=shared.unclipped.ravel())  # a view: there is one column
         self.linear = self._linear()
-        self.restart()
 
     def _linear_after(self, change: float, step: float) -> float:
         return self._linear()  # epsilon * |coef| is not linear in the step

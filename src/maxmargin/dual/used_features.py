@@ -41,7 +41,7 @@ class UsedFeatures:
     def _leave_out_others(self) -> None:
         X = self.X
         numbers = np.full(X.shape[1], -1, dtype=np.int32)
-        columns = np.empty(X.shape[1], dtype=np.int32)
+        columns = np.empty(X.shape[1] + 1, dtype=np.int32)
         renumbered = np.empty(X.nnz, dtype=np.int32)
         given = make_rows(X, 0.0).columns[: X.nnz]  # arrays may be longer than the matrix
         count = number_columns(given, numbers, columns, renumbered)
@@ -67,16 +67,18 @@ class UsedFeatures:
 def number_columns(given, numbers, columns, renumbered):  # type: ignore[no-untyped-def]
     """Number columns in the order in which they occur; returns how many there are.
 
-    ``numbers[column]``, -1 before, is the number of a column, `columns` are those that occur, and
-    `renumbered` is what `given` becomes.
+    ``numbers[column]``, -1 before, is the number of a column, `columns` are those that occur, with
+    room for one more, and `renumbered` is what `given` becomes.
     """
     count = 0
     for p in range(len(given)):
+        # Without branches, which nobody could foretell: a number is written again as it was.
         column = given[p]
         number = numbers[column]
-        if number < 0:
-            number = numbers[column] = count
-            columns[count] = column
-            count += 1
+        is_new = number < 0
+        number = count if is_new else number
+        columns[count] = column
+        numbers[column] = number
         renumbered[p] = number
+        count += is_new
     return count

@@ -18,6 +18,8 @@ def check_labels(y: Any, name: str) -> NDArray[Any]:
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     check_kinds(y, "y")
+    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biufU":
+        return y  # scikit-learn would ask which library's array it is, for longer than a pass
     try:
         return np.asarray(column_or_1d(y, warn=True))
     except ValueError as error:

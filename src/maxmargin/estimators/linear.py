@@ -32,6 +32,7 @@ from maxmargin.dual.listed_classes import has_listed_dual
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import check_weighted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
+from maxmargin.predictors.checks import check_names
 from maxmargin.predictors.declared import estimator
 from maxmargin.predictors.linear import LinearPredictor, LinearRegressorPredictor
 from maxmargin.solvers.loop import Stopping
@@ -163,7 +164,7 @@ class LinearEstimator(LinearPredictor, CertifiedEstimator, Prunable):
         carried = None if start is None else _carried_over(task.problem, *start, self.C)
         solve = partial(self._solver.solve, task.problem, start=carried)
         result: Result = train(self, rows, y, solve, partial(self._attributes, task), cancelled)
-        validate_data(self, X, skip_check_array=True)
+        check_names(self, X, reset=True)
         self._online = None
         return result
 

@@ -94,7 +94,7 @@ def check_rows(predictor: Any, X: Any, in_order: bool = True) -> Any:
 def check_names(predictor: Any, X: Any, reset: bool = False) -> None:
     """Refuse columns of other names or order than in training; with `reset`, set the names."""
     named = _named(X)
-    if named is None and not reset and not _has_names(predictor):
+    if named is None and not _has_names(predictor):
         return
     from sklearn.utils.validation import _check_feature_names
 

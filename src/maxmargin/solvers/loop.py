@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from maxmargin.core.certificate import Certificate
+from maxmargin.core.certificate import Certificate, relative_gap
 from maxmargin.core.oracle import Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, AbsoluteGap, Iteration, Result, Status
@@ -55,8 +55,7 @@ class Stopping:
 
     def is_enough(self, primal: float, dual: float) -> bool:
         """Whether the gap between these values is good enough."""
-        certificate = Certificate(primal, dual)
-        return certificate.relative_gap <= self.tol or certificate.gap <= self.gap
+        return relative_gap(primal, dual) <= self.tol or primal - dual <= self.gap
 
     def allowed_gap(self, value: float) -> float:
         """Gap that is good enough for an objective of about this value."""
@@ -72,8 +71,7 @@ class Stopping:
 
     @property
     def out_of_time(self) -> bool:
-        limit = math.inf if self.time_limit is None else self.time_limit
-        return self.seconds - self.earlier > limit
+        return self.time_limit is not None and self.seconds - self.earlier > self.time_limit
 
     def reason(self, iterations: int) -> Status | None:
         """Why to stop after so many iterations, whatever the gap; None to go on."""

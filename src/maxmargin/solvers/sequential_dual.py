@@ -151,8 +151,6 @@ class LinearRun(ExplicitRun):
         features, problem = self.features, self.features.of(self.oracle)
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
         self.dual_state = make_dual(problem, features.measured, start, longest_wait, self.seed)
-        if start is None:
-            self.dual_state.leave_zero()
         self.best = self.dual_state.shared.weights.copy()
         self.best_dual = self.dual_state.dual
         self.certificate = Certificate(math.inf, self.best_dual)
@@ -216,7 +214,7 @@ class LinearRun(ExplicitRun):
         self.calls += len(order)
         state.iteration += 1
         settled = momentum.settle()
-        self.estimate = state.expected
+        self.estimate = state.expected(momentum.dual)
         self.best_dual = max(self.best_dual, momentum.dual)
         if self._gap_seems_closed():
             self._evaluate(self.candidates)
@@ -272,6 +270,7 @@ class LinearRun(ExplicitRun):
     def _evaluate(self, candidates: list[str]) -> None:
         """Evaluate candidates until one closes the gap; keep the best."""
         state = self.dual_state
+        dual = state.dual
         self.calls_evaluated = self.calls
         best_primal = self.certificate.primal
         primals = {}
@@ -281,14 +280,14 @@ class LinearRun(ExplicitRun):
             if primals[name] < best_primal:
                 best_primal = primals[name]
                 self.best[:] = candidate
-            if self.stopping.is_enough(best_primal, state.dual):
+            if self.stopping.is_enough(best_primal, dual):
                 break
         if len(primals) == 2:
             self.candidates.sort(key=primals.__getitem__)
         self.evaluated = min(primals.values())
         self.is_new = True
         self.primal = best_primal
-        self.certificate = Certificate(best_primal, state.dual)
+        self.certificate = Certificate(best_primal, dual)
         self.n_nonzero = int(np.count_nonzero(state.coef))
         if self.solver.skip_small_violations:
             self.threshold = SKIPPED_PART_OF_GAP * self.certificate.gap / self.oracle.C.sum()
@@ -301,10 +300,10 @@ class LinearRun(ExplicitRun):
             weights = self.features.spread(self.best[:, : problem.n_outputs], problem)
             dual_coef = problem.feasible(state.dual_coef)
             certificate = certify(problem, weights, dual_coef)
-            zero = problem.prior_weights()
-            at_zero = problem.primal(zero)
+            at_zero = problem.primal_of_prior()
             if at_zero < certificate.primal:
-                weights, certificate = zero, replace(certificate, primal=at_zero)
+                weights = problem.prior_weights()
+                certificate = replace(certificate, primal=at_zero)
             tol = self.stopping.relative_tol(at_zero)
             certificate = certificate.compared_with_zero(at_zero, tol)
             enough = self.stopping.is_enough(certificate.primal, certificate.dual)

@@ -365,6 +365,25 @@ def infer_first_order(data, table, examples, starts, found, scores, nodes, edges
 
 
 @compiled
+def label_sequences(rows, ends, table, layout, labels, scores, scratch):  # type: ignore[no-untyped-def]
+    """`infer_first_order` for predictions without tied features: a word has few arguments.
+
+    rows, ends : `Rows`, and where each sequence begins and ends
+    table, layout : weights, and their `Layout`
+    labels, scores : set, of every row and of every sequence
+    scratch : ndarray of shape (2, longest, n_columns)
+    """
+    nodes, best = scratch[0], scratch[1]
+    pairs = pair_scores(table, layout).reshape(1, layout.n_labels, layout.n_columns)
+    for k in range(len(ends) - 1):
+        start, stop = ends[k], ends[k + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            out = labels[start:stop]
+            scores[k] = viterbi(nodes[: stop - start], pairs, layout.n_labels, out, best)
+
+
+@compiled
 def infer_second_order(data, table, examples, starts, found, scores, nodes, best):  # type: ignore[no-untyped-def]
     """`infer_first_order` at second order."""
     n, first = data.layout.n_labels, data.layout.triples

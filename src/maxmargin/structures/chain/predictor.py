@@ -99,7 +99,7 @@ class SequenceTaggerPredictor(Predictor):
             What is predicted for each position.
         """
         sequences = self._checked(X, lengths)
-        labels = self.classes_[self._inferred(sequences)[0]]
+        labels = self.classes_.take(self._inferred(sequences)[0])
         return labels if lengths is not None else cut(labels, sequences.ends.tolist())
 
     def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
@@ -140,7 +140,7 @@ class SequenceTaggerPredictor(Predictor):
     def _inferred(self, sequences: Sequences) -> tuple[NDArray[Any], Floats]:
         """Best labels as numbers, and their scores."""
         with Threads(self.n_jobs) as threads:
-            return self._model.inference(sequences, threads)
+            return ChainModel(self._table, self._layout).inference(sequences, threads)
 
     @property
     def _model(self) -> ChainModel:
@@ -150,7 +150,8 @@ class SequenceTaggerPredictor(Predictor):
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         """Checked sequences in the columns of the training data."""
         check_is_fitted(self)
-        check_names(self, X)
+        if "vocabulary_" not in self.__dict__:  # else whatever has columns is refused
+            check_names(self, X)
         return with_tied(sequences_alike(X, lengths, self.__dict__), self._tied)
 
 
@@ -161,7 +162,8 @@ def checked_sequences(
     if vocabulary is not None:
         rows, ends = vocabulary.rows(X, grow)
         sequences = Sequences(rows, ends, max(len(vocabulary), 1))
-        if not are_moderate(rows.values):
+        # In single precision they are: none is infinite here.
+        if rows.values.itemsize > 4 and not are_moderate(rows.values):
             check_moderate(sequences.matrix, "SequenceTagger", ends)
         return sequences
     if lengths is None and (X is None or not len(X)):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import as_matrix
-from maxmargin.core.arrays import Floats, check_indices
+from maxmargin.core.arrays import Floats, Order, check_indices
 from maxmargin.core.inputs import stack
 from maxmargin.core.latent import LatentOracle, LatentProblem
 from maxmargin.core.oracle import Threads
@@ -26,6 +26,7 @@ from maxmargin.structures.chain.oracle import (
     Layout,
     Sequences,
     infer_labels,
+    label_sequences,
     set_node_scores,
 )
 
@@ -45,18 +46,28 @@ class ChainModel:
         self, sequences: Sequences, threads: Threads
     ) -> tuple[NDArray[np.uint16], Floats]:
         """Best labels of all positions, and the score of each sequence."""
-        data = ChainData.unlabelled(sequences, self.layout)
-        labels = np.empty(int(sequences.ends[-1]), dtype=np.uint16)
-        everything, longest = np.arange(len(sequences.ends) - 1), sequences.longest
-
-        def infer(part: slice) -> Floats:
-            where = everything[part], sequences.ends[part.start :], labels
-            return infer_labels(longest, data, self.table, *where)
-
+        ends = sequences.ends
+        labels, scores = np.empty(int(ends[-1]), np.uint16), np.zeros(len(ends) - 1)
         if threads.n_threads == 1:
-            return labels, infer(slice(0, None))
-        parts = threads.shares(len(everything))
-        return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
+            self._infer(sequences, ends, labels, scores)
+            return labels, scores
+
+        def infer(part: slice) -> None:
+            self._infer(sequences, ends[part.start : part.stop + 1], labels, scores[part])
+
+        threads.map(infer, threads.shares(len(scores)))
+        return labels, scores
+
+    def _infer(self, sequences: Sequences, ends: Order, labels: Any, scores: Floats) -> None:
+        """Set labels and scores of neighbouring sequences, which begin and end at `ends`."""
+        layout, longest = self.layout, sequences.longest
+        if layout.triples < 0 and layout.tied < 0:
+            scratch = np.empty((2, longest, layout.n_columns))
+            label_sequences(sequences.rows, ends, self.table, layout, labels, scores, scratch)
+        else:
+            data = ChainData.unlabelled(sequences, layout)._replace(ends=ends)
+            where = np.arange(len(scores)), ends, labels
+            scores[:] = infer_labels(longest, data, self.table, *where)
 
     def node_scores(self, sequences: Sequences) -> list[Floats]:
         """Scores of labels without transitions, ``(length, n_columns)`` for each sequence."""

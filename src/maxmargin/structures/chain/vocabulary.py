@@ -46,8 +46,9 @@ _TRUE, _FALSE, _NONE, _DICT, _LIST, _STR, _FLOAT, _INT = range(8)
 _KNOWN_OBJECTS = np.array(
     [id(thing) for thing in (True, False, None, dict, list, str, float, int)], dtype=np.intp
 )
-_POSITION, _COLUMNS = range(2)
+_POSITION, _COLUMNS, _SCRATCH = range(3)
 _CODE, _NAME, _NAME_LENGTH, _VALUE, _VALUE_LENGTH, _SLOT = range(6)
+_SEEN_KEY, _SEEN_LENGTH, _SEEN_CODE, _SEEN_NAME = range(6, 10)
 
 _SORTED_UP_TO = 64
 """Features of a row up to which it is sorted by insertion, not by scipy."""
@@ -89,25 +90,25 @@ class NameTable(Remade):
         return [text[a:b].decode() for a, b in pairwise(self.ends[: self.n_columns + 1].tolist())]
 
     def read(
-        self, positions: Sequence[Any], plain: Callable[[int], dict[str, float]], grow: bool
+        self, positions: list[Any], plain: Callable[[int], dict[str, float]], grow: bool
     ) -> Rows:
         """Feature rows of positions; `plain` gives the features of those with unusual values.
 
         Values are float32 if that holds all of them exactly, as it does the ones of indicators.
+        The list has these features afterwards.
         """
-        # In CPython the number that `id` gives is an address.
-        pointers = np.fromiter(map(id, positions), dtype=np.intp, count=len(positions))
-        unusual: list[dict[str, float]] = []  # kept alive
         sizes = _sizes(positions)
-        columns = np.empty(sum(sizes), dtype=np.int32)
-        values: NDArray[np.floating] = np.empty(sum(sizes), dtype=np.float32)
+        n_features = sum(sizes)
+        columns = np.empty(n_features, dtype=np.uint32)
+        values: NDArray[np.floating] = np.empty(n_features, dtype=np.float32)
         starts = np.zeros(len(positions) + 1, dtype=np.int64)
-        features, numbers, seen = _space(max(sizes, default=0))
-        state, scratch = np.array([0, self.n_columns]), np.empty(4, dtype=np.intp)
+        features, numbers = _space(max(sizes, default=0))
+        state = np.zeros(6, dtype=np.int64)
+        state[_COLUMNS] = self.n_columns
         while True:
-            outcome = _read(
-                pointers, _KNOWN_OBJECTS, grow, self.slots, self.ends, self.text,
-                features, numbers, seen, columns, values, starts, state, scratch,
+            outcome = _read(  # in CPython the number that `id` gives is an address
+                id(positions), _KNOWN_OBJECTS, grow, self.slots, self.ends, self.text,
+                features, numbers, columns, values, starts, state,
             )  # fmt: skip
             self.n_columns = int(state[_COLUMNS])
             if outcome == _DONE:
@@ -121,14 +122,13 @@ class NameTable(Remade):
                 values = values.astype(np.float64)
             else:
                 at = int(state[_POSITION])
-                unusual.append(plain(at))
-                pointers[at] = id(unusual[-1])
-                more = len(unusual[-1]) - sizes[at]
+                positions[at] = plain(at)
+                more = len(positions[at]) - sizes[at]
                 if more > 0:
                     columns = np.concatenate([columns, np.empty(more, dtype=columns.dtype)])
                     values = np.concatenate([values, np.empty(more, dtype=values.dtype)])
-                    features, numbers, seen = _space(max(len(numbers), len(unusual[-1])))
-        n_entries = starts[-1]
+                    features, numbers = _space(max(len(numbers), len(positions[at])))
+        n_entries = int(starts[-1])
         rows = sparse_rows(values[:n_entries], columns[:n_entries], starts)
         if len(numbers) <= _SORTED_UP_TO:
             return rows
@@ -174,9 +174,9 @@ def _sizes(positions: Sequence[Any]) -> list[int]:
         return [len(one) if hasattr(one, "__len__") else 0 for one in positions]
 
 
-def _space(size: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Scratch for one position: parts and values of its features, and names seen before."""
-    return np.empty((size, 6), np.int64), np.empty(size), np.zeros((size, 4), np.int64)
+def _space(size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Scratch for one position: parts of its features and names seen before, and values."""
+    return np.zeros((size, 10), np.int64), np.empty(size)
 
 
 _routine = compiled_with(error_model="numpy", _nrt=False)  # the lock is held
@@ -210,7 +210,7 @@ def _hashed(address, length, code):
 
 
 @_routine
-def _walk(position, size, is_dictionary, known, features, numbers, seen, scratch):
+def _walk(position, size, is_dictionary, known, features, numbers, scratch):
     """Note hash and parts of a position's features; returns how many, or -1 if one is unusual."""
     n = 0
     cursor, address = scratch[:3], scratch[3:]
@@ -225,17 +225,18 @@ def _walk(position, size, is_dictionary, known, features, numbers, seen, scratch
         if item == known[_FALSE] or item == known[_NONE]:
             continue
         # Positions tend to have the same names in the same order, as the same objects.
-        if seen[k, 0] != key:
+        seen = features[k]
+        if seen[_SEEN_KEY] != key:
             if _PyObject_IsInstance(key, known[_STR]) != 1:
                 return -1
             name, length = _text_of(key, address)
             if name == 0:
                 return -1
-            seen[k, 0], seen[k, 1] = key, length
-            seen[k, 2] = np.int64(_hashed(name, length, _FNV_START))
-            seen[k, 3] = name
-        code = np.uint64(seen[k, 2])
-        value, value_length, number = seen[k, 3], 0, 1.0
+            seen[_SEEN_KEY], seen[_SEEN_LENGTH] = key, length
+            seen[_SEEN_CODE] = np.int64(_hashed(name, length, _FNV_START))
+            seen[_SEEN_NAME] = name
+        code = np.uint64(seen[_SEEN_CODE])
+        value, value_length, number = seen[_SEEN_NAME], 0, 1.0
         if item != known[_TRUE]:
             if _PyObject_IsInstance(item, known[_STR]) == 1:
                 value, value_length = _text_of(item, address)
@@ -256,7 +257,7 @@ def _walk(position, size, is_dictionary, known, features, numbers, seen, scratch
             else:
                 return -1
         features[n, _CODE] = np.int64(code >> np.uint64(33))
-        features[n, _NAME], features[n, _NAME_LENGTH] = seen[k, 3], seen[k, 1]
+        features[n, _NAME], features[n, _NAME_LENGTH] = seen[_SEEN_NAME], seen[_SEEN_LENGTH]
         features[n, _VALUE], features[n, _VALUE_LENGTH] = value, value_length
         numbers[n] = number
         n += 1
@@ -353,32 +354,31 @@ def _insert(columns, values, start, end, column, value):
 
 @_routine
 def _read(
-    pointers, known, grow, slots, ends, text,
-    features, numbers, seen, columns, values, starts, state, scratch,
-):  # fmt: skip
+    positions, known, grow, slots, ends, text, features, numbers, columns, values, starts, state
+):
     """Read positions into rows until the end, or until Python must help; then call it again.
 
     Parameters
     ----------
-    pointers : ndarray of intp, addresses of the positions
+    positions : address of a list, of as many positions as `starts` has rows
     known : addresses of Python's types and constants
     grow : bool, give new names columns
     slots, ends, text : the name table
-    features, numbers, seen, scratch : scratch of one position, see `_space`
+    features, numbers : scratch of one position, see `_space`
     columns, values, starts : CSR arrays of the rows, set; values of float32 or float64
-    state : ndarray of int64, the position to go on from and the number of columns, changed
+    state : ndarray of int64, the position to go on from, number of columns, scratch; changed
     """
     mask = len(slots) - 1
-    while state[_POSITION] < len(pointers):
+    while state[_POSITION] < len(starts) - 1:
         row = state[_POSITION]
-        position = pointers[row]
+        position = _PyList_GetItem(positions, row)
         is_dictionary = _PyObject_IsInstance(position, known[_DICT]) == 1
         if not is_dictionary and _PyObject_IsInstance(position, known[_LIST]) != 1:
             return _UNUSUAL
         size = _PyObject_Size(position)
         if grow and 2 * (state[_COLUMNS] + size) > len(slots):
             return _TABLE_FULL
-        n = _walk(position, size, is_dictionary, known, features, numbers, seen, scratch)
+        n = _walk(position, size, is_dictionary, known, features, numbers, state[_SCRATCH:])
         if n < 0:
             return _UNUSUAL
         # Touched for all features first, memory is waited for once and not for each.
@@ -396,7 +396,7 @@ def _read(
                 if not _add(features[k], state[_COLUMNS], slot, slots, ends, text):
                     return _TEXT_FULL
                 state[_COLUMNS] += 1
-            column = np.int32((slots[slot] & _LOW) - 1)
+            column = np.uint32((slots[slot] & _LOW) - 1)
             if n <= _SORTED_UP_TO:
                 end = _insert(columns, values, start, end, column, numbers[k])
             else:

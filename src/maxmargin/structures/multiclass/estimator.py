@@ -351,7 +351,7 @@ def class_task(
     shared, root = geometry(estimator, X, 1 if two else len(classes))
     problem: LinearProblem | OneVersusRest
     if two and loss_matrix is not None:
-        losses = np.where(labels == 1, loss_matrix[1, 0], loss_matrix[0, 1])
+        losses = np.array([loss_matrix[0, 1], loss_matrix[1, 0]])[labels]
         problem = ScalarProblem.hinge(2.0 * labels - 1.0, asked * losses, C, **shared)
     elif estimator.formulation == ONE_VERSUS_REST:
         origin = shared.pop("origin")
