@@ -132,6 +132,18 @@ def use_many_classes() -> None:
         model.fit(X, y).fit(X, y)
 
 
+def use_threads() -> None:
+    """Fit rows that are enough for two threads, to classes and to numbers."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(9000, 3)), random.normal(size=9000)
+    for model, target in (
+        (mm.LinearClassifier(), np.digitize(y, [-0.5, 0.5])),
+        (mm.LinearClassifier(nonnegative=True), np.digitize(y, [-0.5, 0.5])),
+        (mm.LinearRegressor(), y),
+    ):
+        model.set_params(n_jobs=2, max_iter=3).fit(X, target)
+
+
 def use_commands(folder: Path) -> None:
     """Train from a file of every kind, in memory and streamed, and predict."""
     for kind, content in FILES.items():
@@ -169,6 +181,7 @@ def missing_lines() -> list[str]:
         warnings.simplefilter("ignore")
         use_everything()
         use_many_classes()
+        use_threads()
         with TemporaryDirectory() as folder:
             use_commands(Path(folder))
     return sorted(used_lines() - set(catalogue()))

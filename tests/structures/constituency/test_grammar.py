@@ -270,7 +270,7 @@ def test_structured_svm_takes_the_problem():
     trees = random_treebank(3)
     problem = GrammarProblem(Grammar.read(trees))
     X = [sentence_of(tree) for tree in trees]
-    model = StructuredSVM(problem, C=10.0).fit(X, trees)
+    model = StructuredSVM(problem, C=10.0, tol=1e-3).fit(X, trees)
     assert model.certificate_.relative_gap <= 1e-3
     losses = [
         problem.loss(tree, found) for tree, found in zip(trees, model.predict(X), strict=True)
@@ -283,8 +283,10 @@ def test_slack_rescaling():
     trees = random_treebank(3)
     X = [sentence_of(tree) for tree in trees]
     grammar = Grammar.read(trees)
-    by_slack = StructuredSVM(GrammarProblem(grammar, "zero-one"), rescaling="slack").fit(X, trees)
-    by_margin = StructuredSVM(GrammarProblem(grammar, "zero-one")).fit(X, trees)
+    by_slack = StructuredSVM(GrammarProblem(grammar, "zero-one"), rescaling="slack", tol=1e-3).fit(
+        X, trees
+    )
+    by_margin = StructuredSVM(GrammarProblem(grammar, "zero-one"), tol=1e-3).fit(X, trees)
     assert_array_equal(by_slack.weights_, by_margin.weights_)
     problem, weights = GrammarProblem(grammar), 0.1 * np.ones(grammar.n_features)
     found = problem.slack_rescaled_inference(X[0], trees[0], weights)

@@ -443,7 +443,9 @@ def test_a_labeler_starts_warm_with_another_c() -> None:
     random = np.random.default_rng(80)
     X = [(random.normal(size=(12, 3)), random_tree(random, 12)) for _ in range(10)]
     y = [np.argmax(x + random.normal(size=x.shape), axis=1) for x, _ in X]
-    labeler = mm.GraphLabeler(C=0.1, solver="partial-linearization", warm_start=True).fit(X, y)
+    labeler = mm.GraphLabeler(C=0.1, solver="partial-linearization", warm_start=True, tol=1e-3).fit(
+        X, y
+    )
     warm = labeler.set_params(C=0.2).fit(X, y)
     cold = mm.GraphLabeler(C=0.2, solver="auto", tol=1e-4).fit(X, y)
     assert warm.certificate_.relative_gap <= 1e-3
@@ -518,7 +520,7 @@ def test_graphs_that_are_not_searched_exactly(solver: str) -> None:
     tree = (random.normal(size=(3, 1)), random_tree(random, 3))
     grid = (random.normal(size=(900, 1)), grid_edges(30, 30))
     y = [random.integers(0, 2, 3), random.integers(0, 2, 900)]
-    model = mm.GraphLabeler(solver=solver)
+    model = mm.GraphLabeler(solver=solver, tol=1e-3)
     expected = (
         r"^PartialLinearization and ExponentiatedGradient need the marginals of exact inference, "
         r"which graph 1 has not: use another solver, such as 'auto', or "

@@ -32,7 +32,7 @@ X, y = examples()
 
 @pytest.fixture(scope="module")
 def model():
-    return OrdinalClassifier().fit(X, y)
+    return OrdinalClassifier(tol=1e-3).fit(X, y)
 
 
 def test_it_learns_and_certifies(model):
@@ -59,8 +59,8 @@ def test_it_bounds_what_is_lost(model):
 
 
 def test_names_in_their_order():
-    named = OrdinalClassifier(classes=ORDER).fit(X, np.array(ORDER)[y])
-    numbers = OrdinalClassifier().fit(X, y)
+    named = OrdinalClassifier(classes=ORDER, tol=1e-3).fit(X, np.array(ORDER)[y])
+    numbers = OrdinalClassifier(tol=1e-3).fit(X, y)
     assert_array_equal(named.coef_, numbers.coef_)
     assert_array_equal(named.predict(X), np.array(ORDER)[numbers.predict(X)])
     assert named.score(X, np.array(ORDER)[y]) == numbers.score(X, y)
@@ -77,13 +77,15 @@ def test_classes_without_examples():
 
 
 def test_losses():
-    squared = OrdinalClassifier(loss="squared").fit(X, y)
-    by_hand = OrdinalClassifier(loss=(np.arange(4)[:, None] - np.arange(4)) ** 2).fit(X, y)
+    squared = OrdinalClassifier(loss="squared", tol=1e-3).fit(X, y)
+    by_hand = OrdinalClassifier(loss=(np.arange(4)[:, None] - np.arange(4)) ** 2, tol=1e-3).fit(
+        X, y
+    )
     assert_array_equal(squared.coef_, by_hand.coef_)
     assert_array_equal(squared.loss_matrix_[0], [0, 1, 4, 9])
-    named = OrdinalClassifier(classes=ORDER, loss={("never", "always"): 7.0})
+    named = OrdinalClassifier(classes=ORDER, loss={("never", "always"): 7.0}, tol=1e-3)
     assert named.fit(X, np.array(ORDER)[y]).loss_matrix_[0].tolist() == [0, 1, 1, 7]
-    slack = OrdinalClassifier(rescaling="slack").fit(X, y)
+    slack = OrdinalClassifier(rescaling="slack", tol=1e-3).fit(X, y)
     assert slack.score(X, y) > -0.3
 
 
@@ -114,7 +116,7 @@ def test_sparse_rows_threads_and_pickles(model):
 
 
 def test_grid_search():
-    infer = GridSearchCV(OrdinalClassifier(), {"C": [1e-4, 1.0]}, cv=3).fit(X, y)
+    infer = GridSearchCV(OrdinalClassifier(tol=1e-3), {"C": [1e-4, 1.0]}, cv=3).fit(X, y)
     assert infer.best_params_ == {"C": 1.0}
 
 
@@ -136,7 +138,7 @@ BAD = {
 def test_bad_input_gets_a_sentence(name):
     arguments, options, message = BAD[name]
     with pytest.raises(ValueError, match=message) as caught:
-        OrdinalClassifier(**options).fit(*arguments)
+        OrdinalClassifier(tol=1e-3, **options).fit(*arguments)
     assert "\n" not in str(caught.value)
 
 
@@ -157,7 +159,7 @@ TOO_FINE = dict.fromkeys(
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [OrdinalClassifier(max_iter=100)], expected_failed_checks=lambda _: TOO_FINE
+    [OrdinalClassifier(max_iter=100, tol=1e-3)], expected_failed_checks=lambda _: TOO_FINE
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

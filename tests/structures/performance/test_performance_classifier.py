@@ -40,7 +40,7 @@ X, Y = data()
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_it_learns_and_certifies(loss):
-    model = PerformanceClassifier(C=1.0, **LOSSES[loss]).fit(X, Y)
+    model = PerformanceClassifier(C=1.0, tol=1e-3, **LOSSES[loss]).fit(X, Y)
     assert model.certificate_.relative_gap <= 1e-3
     assert model.status_ == "converged"
     best = {"precision@k": 45 / 60}.get(loss, 1.0)
@@ -62,7 +62,7 @@ def test_plain_frank_wolfe_brackets_the_optimum():
     best = PerformanceClassifier(tol=1e-5).fit(X, Y).certificate_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = PerformanceClassifier(solver="frank-wolfe", max_iter=300).fit(X, Y)
+        model = PerformanceClassifier(solver="frank-wolfe", max_iter=300, tol=1e-3).fit(X, Y)
     assert model.certificate_.dual <= best.primal
     assert model.certificate_.primal >= best.dual
 
@@ -94,15 +94,15 @@ def test_scores_are_the_measures():
         "error": lambda m: accuracy_score(y_true, m.predict(test)),
     }
     for loss, measure in by_sklearn.items():
-        model = PerformanceClassifier(**LOSSES[loss]).fit(X, Y)
+        model = PerformanceClassifier(tol=1e-3, **LOSSES[loss]).fit(X, Y)
         assert model.score(test, y_true) == pytest.approx(measure(model))
-    model = PerformanceClassifier(**LOSSES["precision@k"]).fit(X, Y)
+    model = PerformanceClassifier(tol=1e-3, **LOSSES["precision@k"]).fit(X, Y)
     first = np.argsort(-model.decision_function(test))[:60]
     assert model.score(test, y_true) == pytest.approx(np.mean(y_true[first] == "yes"))
-    model = PerformanceClassifier(**LOSSES["recall@k"]).fit(X, Y)
+    model = PerformanceClassifier(tol=1e-3, **LOSSES["recall@k"]).fit(X, Y)
     first = np.argsort(-model.decision_function(test))[:90]
     assert model.score(test, y_true) == pytest.approx(np.sum(y_true[first] == "yes") / 45)
-    model = PerformanceClassifier(**LOSSES["break-even"]).fit(X, Y)
+    model = PerformanceClassifier(tol=1e-3, **LOSSES["break-even"]).fit(X, Y)
     first = np.argsort(-model.decision_function(test))[:45]
     assert model.score(test, y_true) == pytest.approx(np.mean(y_true[first] == "yes"))
 
@@ -111,7 +111,7 @@ def test_f1_is_better_where_positives_are_few():
     rows, y_true = data(2000, share=0.05)
     rows[:, 3] = np.random.default_rng(1).normal(size=2000)
     test = data(4000, seed=3, share=0.05)
-    ours = PerformanceClassifier(C=0.1).fit(rows, y_true)
+    ours = PerformanceClassifier(C=0.1, tol=1e-3).fit(rows, y_true)
     linear = mm.LinearClassifier(C=0.1).fit(rows, y_true)
     of_linear = f1_score(test[1], linear.predict(test[0]), pos_label="yes")
     assert ours.score(*test) >= of_linear
@@ -119,27 +119,27 @@ def test_f1_is_better_where_positives_are_few():
 
 def test_thresholds():
     for loss, called in (("break-even", 45), ("precision@k", 60), ("recall@k", 90)):
-        model = PerformanceClassifier(**LOSSES[loss]).fit(X, Y)
+        model = PerformanceClassifier(tol=1e-3, **LOSSES[loss]).fit(X, Y)
         assert np.sum(model.predict(X) == "yes") == called
         if loss == "break-even":
             y_true = Y == "yes"
             precision = precision_score(y_true, model.predict(X) == "yes")
             assert model.score(X, Y) == pytest.approx(precision)
-    model = PerformanceClassifier(loss="auc").fit(X, Y)
+    model = PerformanceClassifier(loss="auc", tol=1e-3).fit(X, Y)
     scores = X @ model.coef_[0]
     fewest = min(np.sum((scores > cut) != (Y == "yes")) for cut in [-np.inf, *scores])
     assert np.sum(model.predict(X) != Y) == fewest
     for loss in LOSSES.values():
-        model = PerformanceClassifier(fit_intercept=False, **loss).fit(X, Y)
+        model = PerformanceClassifier(fit_intercept=False, tol=1e-3, **loss).fit(X, Y)
         assert model.intercept_[0] == 0.0
         assert_allclose(model.decision_function(X), X @ model.coef_[0])
 
 
 def test_equal_scores_have_a_threshold():
     rows = np.array([[0.0], [0.0], [1.0], [1.0]])
-    model = PerformanceClassifier(loss="auc").fit(rows, [0, 0, 1, 1])
+    model = PerformanceClassifier(loss="auc", tol=1e-3).fit(rows, [0, 0, 1, 1])
     assert_array_equal(model.predict(rows), [0, 0, 1, 1])
-    model = PerformanceClassifier(loss="auc").fit(rows, [0, 1, 1, 1])
+    model = PerformanceClassifier(loss="auc", tol=1e-3).fit(rows, [0, 1, 1, 1])
     assert set(model.predict(rows)) <= {0, 1}
 
 
@@ -153,14 +153,16 @@ def test_the_other_class_may_be_positive():
 
 
 def test_sparse_and_narrow_features_are_the_same_data():
-    one = PerformanceClassifier().fit(X, Y)
-    assert_allclose(PerformanceClassifier().fit(sp.csr_array(X), Y).coef_, one.coef_, atol=1e-8)
-    narrow = PerformanceClassifier().fit(X.astype(np.float32), Y)
+    one = PerformanceClassifier(tol=1e-3).fit(X, Y)
+    assert_allclose(
+        PerformanceClassifier(tol=1e-3).fit(sp.csr_array(X), Y).coef_, one.coef_, atol=1e-8
+    )
+    narrow = PerformanceClassifier(tol=1e-3).fit(X.astype(np.float32), Y)
     assert narrow.certificate_.primal == pytest.approx(one.certificate_.primal, rel=2e-3)
 
 
 def test_warm_start_and_clone():
-    warm = PerformanceClassifier(warm_start=True).fit(X, Y)
+    warm = PerformanceClassifier(warm_start=True, tol=1e-3).fit(X, Y)
     cold = warm.n_iter_
     assert warm.fit(X, Y).n_iter_ < cold
     assert warm.set_params(C=2.0).fit(X, Y[::-1]).status_ == "converged"
@@ -171,7 +173,9 @@ def test_zero_weights_are_said_to_be_no_better():
     random = np.random.default_rng(0)
     y_true = np.arange(200) < 100
     with pytest.warns(UserWarning, match="No weights promise a better precision@k"):
-        PerformanceClassifier(loss="precision@k", k=5).fit(random.normal(size=(200, 2)), y_true)
+        PerformanceClassifier(loss="precision@k", k=5, tol=1e-3).fit(
+            random.normal(size=(200, 2)), y_true
+        )
 
 
 @pytest.mark.parametrize(
@@ -193,21 +197,21 @@ def test_zero_weights_are_said_to_be_no_better():
 )
 def test_bad_input_gets_a_sentence(options, y, match):
     with pytest.raises(ValueError, match=match):
-        PerformanceClassifier(**options).fit(X, y)
+        PerformanceClassifier(tol=1e-3, **options).fit(X, y)
 
 
 def test_sample_weights_are_refused():
     with pytest.raises(ValueError, match="takes no sample_weight"):
-        PerformanceClassifier().fit(X, Y, sample_weight=np.ones(300))
-    model = PerformanceClassifier().fit(X, Y)
+        PerformanceClassifier(tol=1e-3).fit(X, Y, sample_weight=np.ones(300))
+    model = PerformanceClassifier(tol=1e-3).fit(X, Y)
     with pytest.raises(ValueError, match="no sample_weight"):
         model.score(X, Y, sample_weight=np.ones(300))
 
 
 def test_prediction_and_scores_of_bad_data():
     with pytest.raises(NotFittedError):
-        PerformanceClassifier().predict(X)
-    model = PerformanceClassifier(loss="auc").fit(X, Y)
+        PerformanceClassifier(tol=1e-3).predict(X)
+    model = PerformanceClassifier(loss="auc", tol=1e-3).fit(X, Y)
     with pytest.raises(ValueError, match="4 features"):
         model.predict(X[:, :3])
     with pytest.raises(ValueError, match="both classes"):
@@ -241,7 +245,9 @@ def refused(estimator):
     return dict.fromkeys(WEIGHTED_CHECKS, "sample_weight is refused: the measures count rows")
 
 
-@parametrize_with_checks([PerformanceClassifier(max_iter=300)], expected_failed_checks=refused)
+@parametrize_with_checks(
+    [PerformanceClassifier(max_iter=300, tol=1e-3)], expected_failed_checks=refused
+)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -255,7 +261,7 @@ def test_a9a():
     from benchmarks.datasets import load
 
     a9a = load("a9a")
-    ours = PerformanceClassifier(C=0.1).fit(a9a.X_train, a9a.y_train)
+    ours = PerformanceClassifier(C=0.1, tol=1e-3).fit(a9a.X_train, a9a.y_train)
     linear = mm.LinearClassifier(C=0.1).fit(a9a.X_train, a9a.y_train)
     of_linear = f1_score(a9a.y_test, linear.predict(a9a.X_test))
     assert ours.score(a9a.X_test, a9a.y_test) > of_linear + 0.01

@@ -30,7 +30,7 @@ X, y = examples()
 
 @pytest.fixture(scope="module")
 def model():
-    return HierarchicalClassifier(C=0.1).fit(X, y)
+    return HierarchicalClassifier(C=0.1, tol=1e-3).fit(X, y)
 
 
 def test_it_learns_and_certifies(model):
@@ -69,13 +69,13 @@ def test_a_flat_taxonomy_is_crammer_singer():
 
 
 def test_losses():
-    zero_one = HierarchicalClassifier(loss="zero-one").fit(X, y)
+    zero_one = HierarchicalClassifier(loss="zero-one", tol=1e-3).fit(X, y)
     assert_array_equal(zero_one.loss_matrix_, 1.0 - np.eye(5))
-    named = HierarchicalClassifier(loss={("a.x", "a.y"): 0.5}).fit(X, y)
+    named = HierarchicalClassifier(loss={("a.x", "a.y"): 0.5}, tol=1e-3).fit(X, y)
     assert named.loss_matrix_[0].tolist() == [0, 0.5, 1, 1, 1]
-    lengths = HierarchicalClassifier(edge_lengths={"a": 2.0, "nothing": 1.0}).fit(X, y)
+    lengths = HierarchicalClassifier(edge_lengths={"a": 2.0, "nothing": 1.0}, tol=1e-3).fit(X, y)
     assert lengths.loss_matrix_[0].tolist() == [0, 2, 5, 5, 5]
-    slack = HierarchicalClassifier(rescaling="slack", C=0.1).fit(X, y)
+    slack = HierarchicalClassifier(rescaling="slack", C=0.1, tol=1e-3).fit(X, y)
     assert slack.score(X, y) > 0.5
 
 
@@ -83,7 +83,7 @@ def test_forms_of_a_taxonomy(model):
     nested = {"a": ["a.x", "a.y"], "b": {"b.x": {}, "b.y": {}, "b.z": {}}}
     parents = {name: name[0] for name in CLASSES}
     for taxonomy in (nested, parents, CLASSES.tolist(), CLASSES):
-        other = HierarchicalClassifier(C=0.1, taxonomy=taxonomy).fit(X, y)
+        other = HierarchicalClassifier(C=0.1, taxonomy=taxonomy, tol=1e-3).fit(X, y)
         assert_array_equal(other.coef_, model.coef_)
 
 
@@ -104,7 +104,7 @@ def test_sparse_rows_threads_and_pickles(model):
 
 
 def test_without_intercepts():
-    model = HierarchicalClassifier(fit_intercept=False).fit(X, y)
+    model = HierarchicalClassifier(fit_intercept=False, tol=1e-3).fit(X, y)
     assert not model.intercept_.any()
     assert_allclose(model.decision_function(X), X @ model.coef_.T)
 
@@ -141,7 +141,7 @@ BAD = {
 def test_bad_input_gets_a_sentence(name):
     arguments, options, message = BAD[name]
     with pytest.raises(ValueError, match=message) as caught:
-        HierarchicalClassifier(**options).fit(*arguments)
+        HierarchicalClassifier(tol=1e-3, **options).fit(*arguments)
     assert "\n" not in str(caught.value)
 
 
@@ -157,7 +157,7 @@ TOO_FINE = dict.fromkeys(
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [HierarchicalClassifier(max_iter=100)], expected_failed_checks=lambda _: TOO_FINE
+    [HierarchicalClassifier(max_iter=100, tol=1e-3)], expected_failed_checks=lambda _: TOO_FINE
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
