@@ -87,7 +87,7 @@ class Words:
         ends = np.r_[0, np.cumsum(words.lengths)]
         rows = [slice(*some) for some in pairwise(ends)]
         self.X, self.y = [words.X[some] for some in rows], [words.y[some] for some in rows]
-        self.tagger = mm.SequenceTagger(C=C, fit_intercept=False, fit_ends=False)
+        self.tagger = mm.SequenceTagger(C=C, fit_intercept=False, fit_ends=False, tol=1e-3)
         self.fixed = self.tagger._metadata(self.tagger._encode(self.X, self.y, None), None)
 
     @property

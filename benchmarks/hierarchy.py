@@ -49,7 +49,9 @@ def measure_one(name: str, quick: bool, report: Report) -> None:
         return float(lengths[tuple(np.transpose(pairs))].mean())
 
     def hierarchical(rescaling: str) -> Any:
-        return lambda C: HierarchicalClassifier(C=C, taxonomy=taxonomy, rescaling=rescaling)
+        return lambda C: HierarchicalClassifier(
+            C=C, taxonomy=taxonomy, rescaling=rescaling, tol=1e-3
+        )
 
     makers = {
         FLAT: lambda C: mm.LinearClassifier(C=C),

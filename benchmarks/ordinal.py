@@ -62,9 +62,9 @@ def measure(options: argparse.Namespace) -> Report:
     every = np.concatenate([data.y_train, data.y_test])
     classes = np.arange(every.min(), every.max() + 1)
     makers: dict[str, Any] = {
-        "OrdinalClassifier": lambda C: OrdinalClassifier(C=C, classes=classes),
+        "OrdinalClassifier": lambda C: OrdinalClassifier(C=C, classes=classes, tol=1e-3),
         "OrdinalClassifier, squared loss": lambda C: OrdinalClassifier(
-            C=C / 10, classes=classes, loss="squared"
+            C=C / 10, classes=classes, loss="squared", tol=1e-3
         ),
         "LinearRegressor, rounded": lambda C: Rounded(mm.LinearRegressor(C=C), classes),
         "LinearClassifier": lambda C: mm.LinearClassifier(C=C),

@@ -105,7 +105,7 @@ class Fold(NamedTuple):
 def fold(data: list[Queries], first: int, options: dict[str, Any]) -> Fold:
     train = together([data[(first + i) % 5] for i in range(3)])
     validation, test = data[(first + 3) % 5], data[(first + 4) % 5]
-    model = Ranker(warm_start=True, **options)
+    model = Ranker(warm_start=True, **{"tol": 1e-3, **options})
     best, chosen, C = -1.0, Figures(0.0, 0.0), 0.0
     seconds, gaps = [], []
     for each in CS:

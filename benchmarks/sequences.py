@@ -160,7 +160,7 @@ def fit(chains: Chains, callback: Any = None, **settings: Any) -> Any:
     """Ours, fitted; stopping early is no reason to warn here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        tagger = mm.SequenceTagger(**settings)
+        tagger = mm.SequenceTagger(**{"tol": 1e-3, **settings})
         if callback is not None:
             tagger.set_callbacks(callback)
         return tagger.fit(chains.X, chains.y, lengths=chains.lengths)

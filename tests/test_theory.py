@@ -516,9 +516,9 @@ def test_line_search_with_clipped_weights_finds_the_maximum():
 
         if slope(0.0) > 1e-3 and slope(1.0) < -1e-3:
             expected = optimize.brentq(slope, 0.0, 1.0)
-            assert SharedWeights.line_search(shapes, linear, direction) == pytest.approx(
-                expected, abs=1e-2
-            )
+            products = float(np.sum(shapes.unclipped * direction)), float(np.sum(direction**2))
+            found = SharedWeights.line_search(shapes, linear, direction, *products)
+            assert found == pytest.approx(expected, abs=1e-2)
 
 
 @settings(max_examples=50, deadline=None)

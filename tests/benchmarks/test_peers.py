@@ -191,7 +191,8 @@ LEARN = """\
               "1 # kernel parameter -s ", "1 # kernel parameter -r ", "empty# kernel parameter -u "]
     if kind == "svm_hmm":
         X, Y = read_svm_hmm(data)
-        fitted = mm.SequenceTagger(c / len(X), fit_intercept=False, fit_ends=False).fit(X, Y)
+        options = {"fit_intercept": False, "fit_ends": False, "tol": 1e-3}
+        fitted = mm.SequenceTagger(c / len(X), **options).fit(X, Y)
         mm.save(fitted, model)
         pval = fitted.certificate_.primal
     else:

@@ -195,10 +195,10 @@ def chains(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_badly_scaled_chains_and_graphs_converge(seed, C):
     X, y = chains(seed)
-    tagger = mm.SequenceTagger(C=C).fit(X, y)
+    tagger = mm.SequenceTagger(C=C, tol=1e-3).fit(X, y)
     assert tagger.certificate_.relative_gap <= 1e-3
     graphs = [(x, [(i, i + 1) for i in range(len(x) - 1)]) for x in X]
-    labeler = mm.GraphLabeler(C=C, directed=True).fit(graphs, y)
+    labeler = mm.GraphLabeler(C=C, directed=True, tol=1e-3).fit(graphs, y)
     assert labeler.certificate_.relative_gap <= 1e-3
 
 
@@ -239,15 +239,15 @@ def test_newton_steps_solve_the_working_set():
 
 def test_newton_steps_of_chains_go_on_after_a_checkpoint(tmp_path):
     X, y = chains(2)
-    whole = mm.SequenceTagger(C=1e5).fit(X, y)
+    whole = mm.SequenceTagger(C=1e5, tol=1e-3).fit(X, y)
     path = tmp_path / "fit.ck"
     between = len(whole.history_) - 1  # the last two iterations are Newton steps
     with pytest.warns(UserWarning, match="max_iter"):
-        mm.SequenceTagger(C=1e5, max_iter=between, checkpoint=mm.Checkpoint(path, every=0)).fit(
-            X, y
-        )
+        mm.SequenceTagger(
+            C=1e5, max_iter=between, checkpoint=mm.Checkpoint(path, every=0), tol=1e-3
+        ).fit(X, y)
     checkpoint = mm.Checkpoint(path, every=0, resume=True)
-    again = mm.SequenceTagger(C=1e5, checkpoint=checkpoint).fit(X, y)
+    again = mm.SequenceTagger(C=1e5, checkpoint=checkpoint, tol=1e-3).fit(X, y)
     assert len(again.history_) == len(whole.history_) > 5
     np.testing.assert_array_equal(again.coef_, whole.coef_)
 

@@ -51,7 +51,7 @@ def placed(client, X, y, n_shards, bind_part=bound):
 
 def test_one_shard_is_the_local_fit(both_workers):
     X, y = class_data(40)
-    local = mm.StructuredSVM(Classes()).fit(X, y)
+    local = mm.StructuredSVM(Classes(), tol=1e-3).fit(X, y)
     oracle = placed(both_workers, X, y, 1)
     seed = int(np.random.RandomState(0).randint(2**31))
     result = DistributedDual().solve(oracle, Stopping(1e-3), seed=seed)
@@ -61,7 +61,7 @@ def test_one_shard_is_the_local_fit(both_workers):
 
 def test_two_workers_reach_the_gap(both_workers):
     X, y = tagging_data()
-    local = mm.SequenceTagger().fit(X, y)
+    local = mm.SequenceTagger(tol=1e-3).fit(X, y)
     there = mm.SequenceTagger(engine=both_workers, tol=0.05).fit(X, y)
     assert there.certificate_.relative_gap <= 0.05
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=0.052)
@@ -73,7 +73,7 @@ def test_two_workers_reach_the_gap(both_workers):
     assert written.engine is None
     assert_array_equal(written.coef_, there.coef_)
     with engine("dask"):
-        named = mm.SequenceTagger(max_iter=3)
+        named = mm.SequenceTagger(max_iter=3, tol=1e-3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             named.fit(X, y)
@@ -102,7 +102,7 @@ def test_a_killed_worker_costs_its_shard_only(both_workers):
     assert killed
     assert result.status == "converged"
     assert result.certificate.relative_gap <= tol
-    local = mm.StructuredSVM(Classes()).fit(X, y)
+    local = mm.StructuredSVM(Classes(), tol=1e-3).fit(X, y)
     assert_allclose(result.certificate.primal, local.certificate_.primal, rtol=tol / (1 - tol))
 
 

@@ -124,8 +124,8 @@ def test_a_checkpoint_gives_back_the_point_that_it_was_written_with(tmp_path):
     solver = DistributedDual(scale=2.0)
     options = {"solver": solver, "n_jobs": 3}
     options["checkpoint"] = mm.Checkpoint(tmp_path / "run.checkpoint", resume=True)
-    first = mm.StructuredSVM(Classes(), **options).fit(X, y)
-    again = mm.StructuredSVM(Classes(), **options).fit(X, y)
+    first = mm.StructuredSVM(Classes(), tol=1e-3, **options).fit(X, y)
+    again = mm.StructuredSVM(Classes(), tol=1e-3, **options).fit(X, y)
     assert again.status_ == "converged"
     assert again.certificate_.relative_gap <= 1e-3
     assert_allclose(again.certificate_.dual, first.certificate_.dual, rtol=1e-9)
@@ -165,7 +165,7 @@ def test_sparse_problems_send_less_than_all_weights():
 
 def test_a_search_that_fails_names_the_example_and_keeps_what_was_learned():
     X, y = class_data()
-    model = mm.StructuredSVM(Failing(X[17][0]), solver=DistributedDual(), n_jobs=2)
+    model = mm.StructuredSVM(Failing(X[17][0]), solver=DistributedDual(), n_jobs=2, tol=1e-3)
     with pytest.raises(
         mm.ProblemError, match="loss_augmented_inference of Failing raised KeyError for example 17"
     ):
@@ -197,8 +197,8 @@ def fit(make, data, **options):
 
 
 TASKS = {
-    "classes": (partial(mm.StructuredSVM, Classes()), class_data(30)),
-    "chains": (mm.SequenceTagger, tagging_data(30)),
+    "classes": (partial(mm.StructuredSVM, Classes(), tol=1e-3), class_data(30)),
+    "chains": (partial(mm.SequenceTagger, tol=1e-3), tagging_data(30)),
 }
 
 
@@ -218,13 +218,15 @@ def test_estimators_on_shards_of_this_process(task):
 
 def test_warm_starts_weights_and_lengths():
     X, y = tagging_data(30)
-    model = mm.SequenceTagger(solver=DistributedDual(), n_jobs=2, warm_start=True).fit(X, y)
+    model = mm.SequenceTagger(solver=DistributedDual(), n_jobs=2, warm_start=True, tol=1e-3).fit(
+        X, y
+    )
     model.fit(X, y)
     assert model.history_[0].dual >= 0.999 * model.certificate_.dual
     rows, labels = np.concatenate(X), np.concatenate(y)
     weight = np.random.default_rng(0).uniform(size=len(X))
     lengths = [len(x) for x in X]
-    local = mm.SequenceTagger().fit(rows, labels, lengths=lengths, sample_weight=weight)
+    local = mm.SequenceTagger(tol=1e-3).fit(rows, labels, lengths=lengths, sample_weight=weight)
     flat = clone(local).set_params(solver=DistributedDual(), n_jobs=2)
     flat.fit(rows, labels, lengths=lengths, sample_weight=weight)
     assert_allclose(flat.certificate_.primal, local.certificate_.primal, rtol=2e-3)
@@ -235,4 +237,4 @@ def test_bad_parameters():
         with pytest.raises(ValueError, match="must"):
             DistributedDual(**options)
     with pytest.raises(ValueError, match="needs all data in one process"):
-        mm.SequenceTagger(solver="frank-wolfe", engine="processes").fit(*tagging_data())
+        mm.SequenceTagger(solver="frank-wolfe", engine="processes", tol=1e-3).fit(*tagging_data())

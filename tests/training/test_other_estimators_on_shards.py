@@ -32,12 +32,12 @@ def graph_data(n=20):
 
 
 CASES = {
-    "hierarchical": (mm.HierarchicalClassifier(taxonomy=TAXONOMY), (ROWS, LETTERS)),
+    "hierarchical": (mm.HierarchicalClassifier(taxonomy=TAXONOMY, tol=1e-3), (ROWS, LETTERS)),
     # At a smaller tol a fit here would take Newton steps, which shards do not.
     "ordinal": (mm.OrdinalClassifier(tol=1e-2), (sp.csr_array(ROWS), NUMBERS)),
-    "multilabel": (mm.MultilabelClassifier(), (ROWS, SETS)),
-    "sets": (mm.MultilabelClassifier(), (ROWS, [set(np.flatnonzero(row)) for row in SETS])),
-    "graphs": (mm.GraphLabeler(), graph_data()),
+    "multilabel": (mm.MultilabelClassifier(tol=1e-3), (ROWS, SETS)),
+    "sets": (mm.MultilabelClassifier(tol=1e-3), (ROWS, [set(np.flatnonzero(row)) for row in SETS])),
+    "graphs": (mm.GraphLabeler(tol=1e-3), graph_data()),
 }
 all_cases = pytest.mark.parametrize("case", CASES)
 
@@ -96,8 +96,8 @@ def test_classes_of_a_source_in_parts(tmp_path):
     path = tmp_path / "data.libsvm"
     lines = [" ".join(f"{j + 1}:{x!r}" for j, x in enumerate(row) if x) for row in X.tolist()]
     path.write_text("".join(f"{label} {line}\n" for label, line in zip(y, lines, strict=True)))
-    here = mm.OrdinalClassifier().fit(X, y)
-    there = on_shards(mm.OrdinalClassifier(), DistributedDual(), 3).fit(open_examples(path))
+    here = mm.OrdinalClassifier(tol=1e-3).fit(X, y)
+    there = on_shards(mm.OrdinalClassifier(tol=1e-3), DistributedDual(), 3).fit(open_examples(path))
     assert there.classes_.tolist() == [0, 1, 2, 3, 4]
     assert there.n_features_in_ == 12
     assert_allclose(there.certificate_.primal, here.certificate_.primal, rtol=2e-3)

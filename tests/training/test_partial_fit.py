@@ -74,7 +74,9 @@ def sequences():
 def tagger(**options):
     X, y = sequences()
     strange = ["z"] * len(y[0])
-    return Case(mm.SequenceTagger(C=0.2, **options), X, y, ["a", "b", "c"], strange, X[0][:, 1:])
+    return Case(
+        mm.SequenceTagger(C=0.2, tol=1e-3, **options), X, y, ["a", "b", "c"], strange, X[0][:, 1:]
+    )
 
 
 def graphs():
@@ -83,7 +85,7 @@ def graphs():
     y = [labels.tolist() for labels in y]
     narrow = (X[0][0][:, 1:], X[0][1])
     strange = ["z"] * len(y[0])
-    return Case(mm.GraphLabeler(C=0.2), X, y, ["a", "b", "c"], strange, narrow)
+    return Case(mm.GraphLabeler(C=0.2, tol=1e-3), X, y, ["a", "b", "c"], strange, narrow)
 
 
 def rows(model, classes, strange, as_matrix=np.asarray):
@@ -97,16 +99,18 @@ def rows(model, classes, strange, as_matrix=np.asarray):
 
 
 def ordinal():
-    return rows(mm.OrdinalClassifier(C=0.2), [1, 2, 3], 9)
+    return rows(mm.OrdinalClassifier(C=0.2, tol=1e-3), [1, 2, 3], 9)
 
 
 def ordered():
     names = ["low", "middle", "high"]
-    return rows(mm.OrdinalClassifier(C=0.2, classes=names, loss="squared"), names, "higher")
+    return rows(
+        mm.OrdinalClassifier(C=0.2, classes=names, loss="squared", tol=1e-3), names, "higher"
+    )
 
 
 def hierarchical():
-    model = mm.HierarchicalClassifier(C=0.2)
+    model = mm.HierarchicalClassifier(C=0.2, tol=1e-3)
     return rows(model, ["x/a", "x/b", "y/c"], "y/d", sp.csr_array)
 
 
@@ -117,7 +121,7 @@ def set_rows():
 
 def label_sets():
     X, sets = set_rows()
-    model = mm.MultilabelClassifier(C=0.2, graph="full")
+    model = mm.MultilabelClassifier(C=0.2, graph="full", tol=1e-3)
     return Case(model, X, sets, ["a", "b", "c"], {"a", "z"}, X[:1, 1:])
 
 
@@ -333,7 +337,7 @@ def test_a_file_whose_width_is_known_late(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     source = mm.data.SvmHmmFile(path, batch_bytes=16)
     assert len([block for block in source.batches() if len(block.y)]) > 1
-    model = mm.SequenceTagger().fit(mm.data.SvmHmmFile(path, batch_bytes=16))
+    model = mm.SequenceTagger(tol=1e-3).fit(mm.data.SvmHmmFile(path, batch_bytes=16))
     assert model.n_features_in_ == 5
     assert model.classes_.tolist() == [1, 2]
 
@@ -371,16 +375,16 @@ def test_the_order_of_classes_is_that_of_the_parameter():
 
 def test_one_class_is_too_few():
     with pytest.raises(ValueError, match="at least two classes"):
-        mm.OrdinalClassifier().partial_fit([[1.0]], [1], classes=[1])
+        mm.OrdinalClassifier(tol=1e-3).partial_fit([[1.0]], [1], classes=[1])
     with pytest.raises(ValueError, match="at least two classes"):
-        mm.OrdinalClassifier().fit(Listed(np.ones((3, 1)), np.ones(3)))
+        mm.OrdinalClassifier(tol=1e-3).fit(Listed(np.ones((3, 1)), np.ones(3)))
 
 
 @pytest.mark.parametrize("graph", ["independent", "tree", [[0, 2]]])
 def test_a_matrix_names_the_labels_itself(graph):
     X, sets = set_rows()
     Y = np.array([[label in labels for label in "abc"] for labels in sets]).astype(int)
-    model = mm.MultilabelClassifier(C=0.2, graph=graph).partial_fit(X[:8], Y[:8])
+    model = mm.MultilabelClassifier(C=0.2, graph=graph, tol=1e-3).partial_fit(X[:8], Y[:8])
     edges = model.edges_
     model.partial_fit(X[8:], Y[8:], classes=[0, 1, 2])
     assert model.classes_.tolist() == [0, 1, 2]
@@ -452,9 +456,9 @@ def test_a_ranker_learns_query_by_query(loss):
     X = random.normal(size=(60, 4))
     y = np.digitize(X[:, 0] + 0.5 * random.normal(size=60), [-0.5, 0.5])
     query = np.repeat(np.arange(10), 6)
-    fitted = mm.Ranker(C=0.5, loss=loss).fit(X, y, query)
+    fitted = mm.Ranker(C=0.5, loss=loss, tol=1e-3).fit(X, y, query)
     cycles = 4
-    model = mm.Ranker(C=0.5 / cycles, loss=loss)
+    model = mm.Ranker(C=0.5 / cycles, loss=loss, tol=1e-3)
     for _ in range(cycles):
         for q in range(0, 10, 5):
             some = (query >= q) & (query < q + 5)
@@ -473,7 +477,7 @@ def test_a_ranker_learns_query_by_query(loss):
     with pytest.raises(ValueError, match="expecting 4 features"):
         model.partial_fit(X[:, 1:], y, query)
     with pytest.raises(ValueError, match="order matters"):
-        mm.Ranker(loss=loss).partial_fit(X[:3], [1, 1, 1], [0, 0, 0])
+        mm.Ranker(loss=loss, tol=1e-3).partial_fit(X[:3], [1, 1, 1], [0, 0, 0])
     assert model.fit(X, y, query).n_queries_ == 10
 
 

@@ -21,8 +21,8 @@ ON_SHARDS = {"solver": DistributedDual(), "n_jobs": 2}
 def test_a_bag_of_pairs():
     X, y = class_data(40)
     pairs = bag.from_sequence(list(zip(X, y, strict=True)), npartitions=3)
-    local = mm.StructuredSVM(Classes()).fit(X, y)
-    there = mm.StructuredSVM(Classes(), **ON_SHARDS).fit(DaskSource(pairs))
+    local = mm.StructuredSVM(Classes(), tol=1e-3).fit(X, y)
+    there = mm.StructuredSVM(Classes(), tol=1e-3, **ON_SHARDS).fit(DaskSource(pairs))
     assert there.certificate_.relative_gap <= 1e-3
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
 
@@ -31,19 +31,19 @@ def test_partitions_without_examples_are_left_out():
     X, y = class_data(30)
     pairs = bag.from_sequence(list(zip(X, y, range(30), strict=True)), npartitions=3)
     some = pairs.filter(lambda item: item[2] >= 10).map(lambda item: item[:2])
-    there = mm.StructuredSVM(Classes(), **ON_SHARDS).fit(DaskSource(some))
-    local = mm.StructuredSVM(Classes()).fit(X[10:], y[10:])
+    there = mm.StructuredSVM(Classes(), tol=1e-3, **ON_SHARDS).fit(DaskSource(some))
+    local = mm.StructuredSVM(Classes(), tol=1e-3).fit(X[10:], y[10:])
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
     none = pairs.filter(lambda item: False).map(lambda item: item[:2])
     with pytest.raises(ValueError, match="holds no examples"):
-        mm.StructuredSVM(Classes(), **ON_SHARDS).fit(DaskSource(none))
+        mm.StructuredSVM(Classes(), tol=1e-3, **ON_SHARDS).fit(DaskSource(none))
 
 
 def test_classes_and_names_of_all_partitions_are_found():
     X = [[{"word": w} for w in text] for text in ("ab", "cd", "ef", "ace", "bdf", "fa")]
     y = [[w.upper() for w in text] for text in ("ab", "cd", "ef", "ace", "bdf", "fa")]
     pairs = bag.from_sequence(list(zip(X, y, strict=True)), npartitions=3)
-    tagger = mm.SequenceTagger(C=10.0, **ON_SHARDS).fit(DaskSource(pairs))
+    tagger = mm.SequenceTagger(C=10.0, tol=1e-3, **ON_SHARDS).fit(DaskSource(pairs))
     assert tagger.classes_.tolist() == list("ABCDEF")
     assert sorted(tagger.vocabulary_) == [f"word={w}" for w in "abcdef"]
     assert [labels.tolist() for labels in tagger.predict(X)] == y
@@ -56,14 +56,14 @@ def test_partitions_of_other_widths_are_refused():
     with pytest.raises(
         ValueError, match="Partition 7 of the data has 5 features, but partition 0 has 8"
     ):
-        mm.SequenceTagger(**ON_SHARDS).fit(DaskSource(pairs))
+        mm.SequenceTagger(tol=1e-3, **ON_SHARDS).fit(DaskSource(pairs))
 
 
 def test_arrays_in_chunks():
     X, y = class_data(40)
-    local = mm.StructuredSVM(Classes()).fit(X, y)
+    local = mm.StructuredSVM(Classes(), tol=1e-3).fit(X, y)
     source = DaskArrays(da.from_array(np.array(X), chunks=(9, 5)), da.from_array(np.array(y)))
-    there = mm.StructuredSVM(Classes(), **ON_SHARDS).fit(source)
+    there = mm.StructuredSVM(Classes(), tol=1e-3, **ON_SHARDS).fit(source)
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
     assert source.n_features == 12
     assert [len(block.y) for block in source.batches()] == [9, 9, 9, 9, 4]
@@ -162,17 +162,17 @@ def test_a_parser_needs_its_grammar_before():
     trees = ["(S (NP (PRP I)) (VP (VBD saw)))", "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"]
     pairs = bag.from_sequence([(tree, tree) for tree in trees], npartitions=2)
     with pytest.raises(ValueError, match="needs all rules before"):
-        GrammarParser(**ON_SHARDS).fit(DaskSource(pairs))
-    grammar = Grammar.read(GrammarParser().fit(trees)._encode(trees, None, None).y)
-    there = GrammarParser(grammar=grammar, **ON_SHARDS).fit(DaskSource(pairs))
-    local = GrammarParser(grammar=grammar).fit(trees)
+        GrammarParser(tol=1e-3, **ON_SHARDS).fit(DaskSource(pairs))
+    grammar = Grammar.read(GrammarParser(tol=1e-3).fit(trees)._encode(trees, None, None).y)
+    there = GrammarParser(grammar=grammar, tol=1e-3, **ON_SHARDS).fit(DaskSource(pairs))
+    local = GrammarParser(grammar=grammar, tol=1e-3).fit(trees)
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
 
 
 def test_targets_are_in_the_source():
     pairs = bag.from_sequence([(np.ones(2), 1)], npartitions=1)
     with pytest.raises(ValueError, match="leave y out"):
-        mm.StructuredSVM(Classes(), **ON_SHARDS).fit(DaskSource(pairs), [1])
+        mm.StructuredSVM(Classes(), tol=1e-3, **ON_SHARDS).fit(DaskSource(pairs), [1])
 
 
 class SparseClasses(Classes):
@@ -195,14 +195,14 @@ def test_sparse_rows_of_a_file_for_a_problem(tmp_path):
     X[:20, 10:] = 0.0
     path = tmp_path / "data.libsvm"
     write_libsvm(path, X.tolist(), y)
-    local = mm.StructuredSVM(Classes()).fit(X, y)
-    there = mm.StructuredSVM(SparseClasses(), **ON_SHARDS).fit(open_examples(path))
+    local = mm.StructuredSVM(Classes(), tol=1e-3).fit(X, y)
+    there = mm.StructuredSVM(SparseClasses(), tol=1e-3, **ON_SHARDS).fit(open_examples(path))
     assert there.weights_.shape == local.weights_.shape
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
-    streamed = mm.StructuredSVM(SparseClasses()).fit(open_examples(path, n_features=12))
+    streamed = mm.StructuredSVM(SparseClasses(), tol=1e-3).fit(open_examples(path, n_features=12))
     assert_allclose(streamed.certificate_.primal, local.certificate_.primal, rtol=2e-3)
     rows = sp.csr_array(X)
-    in_memory = mm.StructuredSVM(SparseClasses()).fit(rows, y)
+    in_memory = mm.StructuredSVM(SparseClasses(), tol=1e-3).fit(rows, y)
     assert_allclose(in_memory.weights_, local.weights_, atol=1e-9)
     assert in_memory.predict(rows) == local.predict(X)
     assert_allclose(in_memory.decision_function(rows), local.decision_function(X), atol=1e-9)
@@ -218,8 +218,8 @@ def test_sequences_of_a_file(tmp_path):
                 also = " 12:0.5" if number > 20 else ""
                 file.write(f"{word % 3 + 1} qid:{number} {word}:1{also}\n")
     X, y = read_svm_hmm(path)
-    local = mm.SequenceTagger().fit(X, y)
-    there = mm.SequenceTagger(**ON_SHARDS).fit(open_examples(path))
+    local = mm.SequenceTagger(tol=1e-3).fit(X, y)
+    there = mm.SequenceTagger(tol=1e-3, **ON_SHARDS).fit(open_examples(path))
     assert there.n_features_in_ == local.n_features_in_ == 12
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
 
@@ -230,4 +230,4 @@ def test_a_failing_search_names_the_example_among_all():
     problem = Failing(X[31][0])
     for source in (open_examples(np.array(X), y), open_examples(*arrays)):
         with pytest.raises(mm.ProblemError, match="example 31"):
-            mm.StructuredSVM(problem, **ON_SHARDS).fit(source)
+            mm.StructuredSVM(problem, tol=1e-3, **ON_SHARDS).fit(source)
