@@ -191,7 +191,7 @@ LEARN = """\
               "1 # kernel parameter -s ", "1 # kernel parameter -r ", "empty# kernel parameter -u "]
     if kind == "svm_hmm":
         X, Y = read_svm_hmm(data)
-        options = {"fit_intercept": False, "fit_ends": False, "tol": 1e-3}
+        options = dict(fit_intercept=False, fit_ends=False, tol=1e-3)
         fitted = mm.SequenceTagger(c / len(X), **options).fit(X, Y)
         mm.save(fitted, model)
         pval = fitted.certificate_.primal
