@@ -144,7 +144,7 @@ def check_solver(problem: RowProblem, case: Case, solver: str) -> None:
 
 def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     """Planes do not depend on the number of threads."""
-    monkeypatch.setattr("maxmargin.core.oracle.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.oracle.SECONDS_FOR_THREADS", -1.0)
     oracle = bound(problem, case)
     weights = np.random.default_rng(0).normal(size=oracle.n_features)
     blocks = np.arange(oracle.n_examples)

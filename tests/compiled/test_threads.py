@@ -47,12 +47,18 @@ def test_little_work_is_not_shared():
         assert len(threads.shares(8, work=1e9)) == 3
 
 
-@settings(max_examples=50, deadline=None)
-@given(n=st.integers(0, 50), parts=st.integers(2, 8), most=st.integers(1, 9))
-def test_uneven_work_is_shared_in_more_slices_than_threads(n, parts, most):
-    with Threads(parts) as threads:
-        cuts = threads.shares(n, most=most)
-        few = threads.shares(n, work=4e6 / max(n, 1), most=most)
-    assert [i for part in cuts for i in range(n)[part]] == list(range(n))
-    assert len(cuts) == min(n, parts * most)
-    assert len(few) == min(n, parts)  # each slice has to be worth a thread
+def test_calls_that_take_long_are_shared_in_more_slices_than_threads():
+    def slow(part):
+        end = time.thread_time() + 1e-3 * (part.stop - part.start)
+        while time.thread_time() < end:
+            pass
+        return part
+
+    with Threads(2) as threads:
+        assert threads.map_slices(slow, 8, "slow") == [slice(0, 8)]  # nothing is known yet
+        parts = threads.map_slices(slow, 8, "slow")
+        assert [i for part in parts for i in range(8)[part]] == list(range(8))
+        assert len(parts) > 2
+        assert threads.map_slices(lambda part: part, 1000, "quick") == [slice(0, 1000)]
+        assert threads.map_slices(lambda part: part, 1000, "quick") == [slice(0, 1000)]
+        assert threads.map_slices(lambda part: part, 0, "none") == [slice(0, 0)]

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -32,9 +33,12 @@ Answer = TypeVar("Answer")
 WORK_FOR_THREADS = 3e6
 """Multiplications from which on threads pay: about half a millisecond."""
 
-SHARES_OF_CALLS = 8
-"""Slices of a batch of oracle calls for each thread, at most: a long sentence takes hundreds of
-times as long as a short one."""
+SECONDS_FOR_THREADS, SECONDS_OF_A_SLICE = 1.5e-3, 3e-4
+"""What calls have to take for threads to pay, and a slice of them: to hand one over takes a tenth
+of a millisecond, where Python is busy more."""
+
+SLICES_A_THREAD = 8
+"""At most: a long sentence takes hundreds of times as long as a short one."""
 
 
 class Threads:
@@ -43,19 +47,34 @@ class Threads:
     def __init__(self, n_jobs: int | None) -> None:
         self.n_threads = n_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
+        self._seconds: dict[Any, float] = {}
+        """What one number took in the last `map_slices` of each kind."""
 
-    def shares(self, n: int, work: float = math.inf, most: int = 1) -> list[slice]:
-        """``range(n)`` in one slice a thread; in one slice if `work` for each is too little.
+    def shares(self, n: int, work: float = math.inf) -> list[slice]:
+        """``range(n)`` in one slice a thread; in one slice if `work` for each is too little."""
+        return _slices(n, self.n_threads if n * work > WORK_FOR_THREADS else 1)
 
-        In up to `most` slices a thread where some take longer than others, so that all threads end
-        at about the same time.
+    def map_slices(self, function: Callable[[slice], Answer], n: int, kind: Any) -> list[Answer]:
+        """Results for slices of ``range(n)``: one, or several a thread.
+
+        What earlier calls of this `kind` took says whether threads pay. Some numbers may take much
+        longer than others, so that more slices than threads end at about the same time.
         """
-        parts, worth_it = 1, WORK_FOR_THREADS * self.n_threads
-        if self.n_threads > 1 and n * work > WORK_FOR_THREADS:
-            each = most if n * work >= most * worth_it else max(1, int(n * work / worth_it))
-            parts = self.n_threads * each
-        cuts = [n * part // parts for part in range(parts + 1)]
-        return [slice(a, b) for a, b in pairwise(cuts) if b > a]
+        if self.n_threads == 1:
+            return [function(slice(0, n))]
+        seconds, parts = n * self._seconds.get(kind, 0.0), 1
+        if seconds > SECONDS_FOR_THREADS:
+            each = min(int(seconds / (self.n_threads * SECONDS_OF_A_SLICE)), SLICES_A_THREAD)
+            parts = self.n_threads * max(each, 1)
+
+        def timed(part: slice) -> tuple[Answer, float]:
+            started = time.thread_time()
+            return function(part), time.thread_time() - started
+
+        found = self.map(timed, _slices(n, parts) or [slice(0, 0)])
+        if n:
+            self._seconds[kind] = sum(spent for _, spent in found) / n
+        return [answer for answer, _ in found]
 
     def map(
         self,
@@ -93,6 +112,12 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 ONE_THREAD = Threads(1)
+
+
+def _slices(n: int, parts: int) -> list[slice]:
+    """``range(n)`` in so many slices, without empty ones."""
+    cuts = [n * part // parts for part in range(parts + 1)]
+    return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
 
 class Hinges(NamedTuple):
@@ -298,8 +323,7 @@ class CompiledOracle(Oracle):
             suboptimality = self.infer(weights, some, starts, found) if len(some) else None
             return self._cuts(some, starts, found)._replace(suboptimality=suboptimality)
 
-        parts = threads.shares(len(examples), self.oracle_work, SHARES_OF_CALLS) or [slice(0, 0)]
-        return Cuts.join(threads.map(separated, parts))
+        return Cuts.join(threads.map_slices(separated, len(examples), id(self)))
 
     def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
         return Cuts(*self.entries_from(examples, outputs), list(outputs))

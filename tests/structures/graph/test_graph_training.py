@@ -331,7 +331,7 @@ def test_too_many_labellings_are_not_listed():
 
 
 def test_same_bits_whatever_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("maxmargin.core.oracle.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.oracle.SECONDS_FOR_THREADS", -1.0)
     for inference in ["auto", "relaxed", "flow"]:
         case = case_of(3, n=20, n_labels=2, smallest=5, largest=6)
         found = [

@@ -100,7 +100,7 @@ def test_search_is_the_best_of_all_outputs(loss, seed, ties, scale):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_planes_are_those_of_the_definition(loss, sparse, monkeypatch):
-    monkeypatch.setattr("maxmargin.core.oracle.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.oracle.SECONDS_FOR_THREADS", -1.0)
     problem = RankingProblem(*LOSSES[loss])
     queries = [draw(seed, problem, n, 4)[:2] for seed, n in enumerate([3, 9, 4, 20, 50, 7] * 4)]
     X = [sp.csr_array(x) if sparse else x for x, _ in queries]
