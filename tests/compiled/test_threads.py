@@ -47,7 +47,7 @@ def test_little_work_is_not_shared():
         assert len(threads.shares(8, work=1e9)) == 3
 
 
-def test_calls_that_take_long_are_shared_in_more_slices_than_threads():
+def test_calls_that_take_long_are_shared():
     def slow(part):
         end = time.thread_time() + 1e-3 * (part.stop - part.start)
         while time.thread_time() < end:
@@ -58,7 +58,7 @@ def test_calls_that_take_long_are_shared_in_more_slices_than_threads():
         assert threads.map_slices(slow, 8, "slow") == [slice(0, 8)]  # nothing is known yet
         parts = threads.map_slices(slow, 8, "slow")
         assert [i for part in parts for i in range(8)[part]] == list(range(8))
-        assert len(parts) > 2
+        assert len(parts) == 2
         assert threads.map_slices(lambda part: part, 1000, "quick") == [slice(0, 1000)]
         assert threads.map_slices(lambda part: part, 1000, "quick") == [slice(0, 1000)]
         assert threads.map_slices(lambda part: part, 0, "none") == [slice(0, 0)]

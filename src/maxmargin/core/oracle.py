@@ -33,12 +33,9 @@ Answer = TypeVar("Answer")
 WORK_FOR_THREADS = 3e6
 """Multiplications from which on threads pay: about half a millisecond."""
 
-SECONDS_FOR_THREADS, SECONDS_OF_A_SLICE = 1.5e-3, 3e-4
-"""What calls have to take for threads to pay, and a slice of them: to hand one over takes a tenth
-of a millisecond, where Python is busy more."""
-
-SLICES_A_THREAD = 8
-"""At most: a long sentence takes hundreds of times as long as a short one."""
+SECONDS_FOR_THREADS = 1.5e-3
+"""What oracle calls have to take for threads to pay: to hand one over and to make scratch once more
+takes some tenths of a millisecond."""
 
 
 class Threads:
@@ -55,23 +52,19 @@ class Threads:
         return _slices(n, self.n_threads if n * work > WORK_FOR_THREADS else 1)
 
     def map_slices(self, function: Callable[[slice], Answer], n: int, kind: Any) -> list[Answer]:
-        """Results for slices of ``range(n)``: one, or several a thread.
+        """Results for ``range(n)`` in one slice, or one a thread if that pays.
 
-        What earlier calls of this `kind` took says whether threads pay. Some numbers may take much
-        longer than others, so that more slices than threads end at about the same time.
+        What the last call of this `kind` took tells, which decides nothing but who computes.
         """
         if self.n_threads == 1:
             return [function(slice(0, n))]
-        seconds, parts = n * self._seconds.get(kind, 0.0), 1
-        if seconds > SECONDS_FOR_THREADS:
-            each = min(int(seconds / (self.n_threads * SECONDS_OF_A_SLICE)), SLICES_A_THREAD)
-            parts = self.n_threads * max(each, 1)
+        pays = n * self._seconds.get(kind, 0.0) > SECONDS_FOR_THREADS
 
         def timed(part: slice) -> tuple[Answer, float]:
             started = time.thread_time()
             return function(part), time.thread_time() - started
 
-        found = self.map(timed, _slices(n, parts) or [slice(0, 0)])
+        found = self.map(timed, _slices(n, self.n_threads if pays else 1) or [slice(0, 0)])
         if n:
             self._seconds[kind] = sum(spent for _, spent in found) / n
         return [answer for answer, _ in found]
