@@ -119,7 +119,8 @@ class NameTable(Remade):
                 room = np.empty(max(len(self.text) // _ROOM, 4096), dtype=np.uint8)
                 self.text = np.concatenate([self.text, room])
             elif outcome == _INEXACT:
-                values = values.astype(np.float64)
+                with np.errstate(invalid="ignore"):  # what is not written yet may be anything
+                    values = values.astype(np.float64)
             else:
                 at = int(state[_POSITION])
                 positions[at] = plain(at)
