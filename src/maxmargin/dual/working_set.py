@@ -19,7 +19,7 @@ from maxmargin.compiled.rows import add_to
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import ONE_THREAD, Expander, Threads
+from maxmargin.core.oracle import Expander
 from maxmargin.core.state import Stateful
 from maxmargin.dual.cut_table import (
     GAIN,
@@ -112,15 +112,8 @@ class WorkingSet(Stateful):
     _growth = 4
     """Fraction by which arrays grow at least."""
 
-    def __init__(
-        self,
-        totals: Floats,
-        n_features: int,
-        expander: Expander | None = None,
-        threads: Threads = ONE_THREAD,
-    ) -> None:
+    def __init__(self, totals: Floats, n_features: int, expander: Expander | None = None) -> None:
         n = len(totals)
-        self._threads = threads
         self.n_features = n_features
         self._expander = expander
         self._packed: _Packed | None = None
@@ -399,8 +392,7 @@ class WorkingSet(Stateful):
 
         Returns whether there is room for them to stay.
         """
-        expander = self._expander
-        assert expander is not None
+        assert self._expander is not None
         assert self._packed is not None
         stays = self._stay + size <= self._window_at
         first = self._stay if stays else self._window_at
@@ -410,14 +402,9 @@ class WorkingSet(Stateful):
             self._stay = first + size  # before anything points there, should Ctrl-C come
         table, (found, at, _) = self._table, self._packed
         starts = first + starts_of(table.length[numbers])
-        places, losses = at[numbers], table.loss[numbers]
-
-        def expand(some: slice) -> None:
-            entries = starts[some.start : some.stop + 1]
-            arena = table.columns, table.values
-            expander.expand(examples[some], places[some], found, losses[some], entries, *arena)
-
-        self._threads.map(expand, self._threads.shares(len(numbers), size / max(len(numbers), 1)))
+        self._expander.expand(
+            examples, at[numbers], found, table.loss[numbers], starts, table.columns, table.values
+        )
         table.counts[N_ENTRIES] = starts[-1]
         table.start[numbers] = starts[:-1]
         return stays

@@ -289,7 +289,7 @@ class BlockRun(TrackedRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed, averaging)
         self.fixed_batch_size = batch_size
-        self.working_set = WorkingSet(oracle.C, oracle.n_features, oracle.expander, threads)
+        self.working_set = WorkingSet(oracle.C, oracle.n_features, oracle.expander)
         self.gap = math.inf
         """Gap that the oracle calls of the last iteration found."""
         self.work = self.dual_before = 0.0
