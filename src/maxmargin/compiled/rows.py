@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from llvmlite import ir
 from numba import types
-from numba.core import errors
+from numba.core import cgutils, errors
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -107,6 +107,71 @@ def add_scattered(context, start, stop, columns, values, weights, factor):  # ty
         return context.get_dummy_value()
 
     arguments = types.int64, types.int64, columns, values, weights, types.float64
+    return types.void(*arguments), codegen
+
+
+class _Column:
+    """A feature row and one column of a weight table, as LLVM values."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        values, columns, weights = arrays(context, builder, signature, args, 0, 2, 5)
+        self.builder, self.count = builder, args[4]
+        self.values = builder.gep(values.data, [args[1]])
+        self.columns = builder.gep(columns.data, [args[3]])
+        self.weights = builder.gep(weights.data, [args[6]])
+        self.n_columns = cgutils.unpack_tuple(builder, weights.shape)[1]
+
+    def value(self, p: Any) -> Any:
+        return widened(self.builder, self.builder.load(self.builder.gep(self.values, [p])))
+
+    def weight(self, p: Any) -> Any:
+        """Pointer to the weight of the feature at ``p``."""
+        feature = self.builder.zext(self.builder.load(self.builder.gep(self.columns, [p])), INT)
+        return self.builder.gep(self.weights, [self.builder.mul(feature, self.n_columns)])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def column_product(context, values, at, columns, column_at, count, weights, m):  # type: ignore[no-untyped-def]
+    """``sum_p values[at + p] * weights[columns[column_at + p], m]`` for ``p < count``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row = _Column(context, builder, signature, args)
+
+        def several(p: Any, totals: list[Any]) -> list[Any]:
+            places = [builder.add(p, INT(k)) for k in range(len(totals))]
+            return [
+                add_product(builder, total, row.value(at), builder.load(row.weight(at)))
+                for total, at in zip(totals, places, strict=True)
+            ]
+
+        zeros = [ir.Constant(ir.DoubleType(), 0.0)] * LANES
+        p, sums = loop_in_steps(builder, INT(0), row.count, LANES, zeros, several)
+        while len(sums) > 1:
+            half = len(sums) // 2
+            sums = [added(builder, *two) for two in zip(sums[:half], sums[half:], strict=True)]
+        return loop_in_steps(builder, p, row.count, 1, sums, several)[1][0]
+
+    place = types.int64
+    return types.float64(values, place, columns, place, place, weights, place), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_to_column(context, values, at, columns, column_at, count, weights, m, factor):  # type: ignore[no-untyped-def]
+    """``weights[columns[column_at + p], m] += factor * values[at + p]`` for ``p < count``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row = _Column(context, builder, signature, args)
+
+        def body(p: Any, _: list[Any]) -> list[Any]:
+            weight = row.weight(p)
+            builder.store(add_product(builder, builder.load(weight), row.value(p), args[7]), weight)
+            return []
+
+        loop_in_steps(builder, INT(0), row.count, 1, [], body)
+        return context.get_dummy_value()
+
+    place = types.int64
+    arguments = values, place, columns, place, place, weights, place, types.float64
     return types.void(*arguments), codegen
 
 
@@ -235,6 +300,22 @@ def add_row_multiple(rows, i, change, weights):  # type: ignore[no-untyped-def]
         last = weights.shape[0] - 1
         for m in range(len(change)):
             weights[last, m] += rows.bias * change[m]
+
+
+@inlined
+def row_score_in(rows, i, weights, m):  # type: ignore[no-untyped-def]
+    """``x_i' weights[:, m]`` for class-contiguous weights, without the constant feature."""
+    at = rows.starts[i]
+    count = rows.starts[i + 1] - at
+    return column_product(rows.values, at, rows.columns, at * rows.indexed, count, weights, m)
+
+
+@inlined
+def add_row_in(rows, i, change, weights, m):  # type: ignore[no-untyped-def]
+    """``weights[:, m] += change * x_i`` for class-contiguous weights, likewise."""
+    at = rows.starts[i]
+    count = rows.starts[i + 1] - at
+    add_to_column(rows.values, at, rows.columns, at * rows.indexed, count, weights, m, change)
 
 
 @inlined

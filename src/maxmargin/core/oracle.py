@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,8 +163,8 @@ class Oracle(ABC):
         """Cutting planes of given outputs."""
 
     @property
-    def expander(self) -> "Expander | None":
-        """Makes entries of cuts from outputs, if that is about as fast as to read them."""
+    def output_cuts(self) -> Any:
+        """Routines for a working set that keeps outputs alone, as `dual.output_cuts` wants them."""
         return None
 
     def outputs(self, example: int) -> list[Any]:
@@ -256,28 +256,6 @@ class Oracle(ABC):
     def chunks(self) -> list[Order]:
         ends = [*range(0, self.n_examples, _CHUNK), self.n_examples]
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
-
-
-class Expander(Protocol):
-    """An oracle of which a working set may keep outputs in place of entries."""
-
-    output_dtype: Any
-    output_sizes: Order
-
-    def entries_from(self, examples: Order, outputs: Sequence[bytes]) -> Entries:
-        """Entries of the cutting planes of given outputs, which are checked."""
-
-    def expand(
-        self,
-        examples: Order,
-        starts: Order,
-        found: NDArray[Any],
-        losses: Floats,
-        entries: Order,
-        columns: NDArray[np.uint32],
-        values: Floats,
-    ) -> None:
-        """Write cuts of outputs ``found[starts[k]:]``, of known loss, to their `entries`."""
 
 
 class CompiledOracle(Oracle):

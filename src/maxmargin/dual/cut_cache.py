@@ -29,6 +29,7 @@ from maxmargin.dual.cut_table import (
     N_SLOTS,
     PER_CUT,
     PER_EXAMPLE,
+    StepRule,
     add_cut,
     append_cut,
     cut_slope,
@@ -38,7 +39,7 @@ from maxmargin.dual.cut_table import (
     move_list,
 )
 from maxmargin.dual.gram import clear, make_table, spread
-from maxmargin.dual.working_set import _SLACK, StepRule, WorkingSet, _without_repeats
+from maxmargin.dual.working_set import _SLACK, WorkingSet, _without_repeats
 
 ENTRY_BYTES = 12
 CUT_BYTES = 52

@@ -39,6 +39,18 @@ N_FREE, N_ENTRIES, N_LIVE, N_SLOTS, N_GRAM, N_CUTS = range(6)
 GAIN, GAP, BOUND, WORK, LINEAR = range(5)
 
 
+class StepRule(NamedTuple):
+    """How an update improves the dual over an example, whose violation exceeds `tolerance`.
+
+    `kind` is PAIRWISE (at most `max_steps` steps between the most violating pair), FRANK_WOLFE (a
+    line search towards the best cut), or AWAY (that, or away from the worst if it promises more).
+    """
+
+    kind: int = PAIRWISE
+    max_steps: int = 100
+    tolerance: float = 0.0
+
+
 @registered("WorkingSetTable")
 class Table(NamedTuple):
     """All arrays of a working set; replaced in one assignment, because Ctrl-C may come any time."""
@@ -64,7 +76,7 @@ class Table(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def check_table(table: Table, n_features: int, n_outputs: int, is_window: bool) -> None:
+def check_table(table: Table, n_features: int, n_outputs: int) -> None:
     """Refuse a table, perhaps from a file, in which routines would read outside their arrays."""
     places = [array.__array_interface__["data"][0] for array in table if array.size]
     if len(set(places)) < len(places):
@@ -74,8 +86,7 @@ def check_table(table: Table, n_features: int, n_outputs: int, is_window: bool) 
         for name in names:
             check_shape(name, getattr(table, name), length)
     check_shape("values", table.values, n_entries)
-    most_live = np.iinfo(np.int64).max if is_window else n_entries
-    rooms = n_cuts, n_entries, most_live, len(table.slots), len(table.gram), n_cuts
+    rooms = n_cuts, n_entries, n_entries, len(table.slots), len(table.gram), n_cuts
     counts = table.counts
     check_shape("counts", counts, len(rooms))
     if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[N_CUTS]:
@@ -89,8 +100,7 @@ def check_table(table: Table, n_features: int, n_outputs: int, is_window: bool) 
     check_finite("values", table.values[:n_entries])
     in_use = np.flatnonzero(table.length >= 0)
     lengths = table.length[in_use].astype(np.int64)
-    if not is_window:
-        _check_apart("start", table.start[in_use], lengths, n_entries)
+    _check_apart("start", table.start[in_use], lengths, n_entries)
     if int(lengths.sum()) != int(counts[N_LIVE]):
         raise ValueError("the working set counts other entries than it has")
     numbers = np.sort(np.concatenate([free, in_use]))
@@ -218,10 +228,37 @@ def drop_cut(b, j, table):  # type: ignore[no-untyped-def]
     table.size[b] = last
 
 
+@inlined
+def step_block(b, m, highest, value, rule, table, slopes, coef, sums):  # type: ignore[no-untyped-def]
+    """Steps over the `m` cuts of example `b`, which change `slopes` and `coef`; returns their work.
+
+    highest, value : the largest slope, at least zero, and ``sum(coef * slopes)``
+    sums : as in `update_examples`
+    """
+    total = table.totals[b]
+    gap = total * highest - value
+    table.gaps[b] = gap
+    sums[GAP] += gap
+    sums[BOUND] += total * highest
+    gram_at, stride = table.gram_at[b], table.capacity[b]
+    if rule.kind == PAIRWISE:
+        gain, steps = pairwise_steps(
+            table.gram, gram_at, stride, m, slopes, coef, total, rule.tolerance, rule.max_steps
+        )
+        work = 3 * m * steps
+    else:
+        gain = frank_wolfe_step(
+            table.gram, gram_at, stride, m, slopes, coef, total, rule.kind == AWAY
+        )
+        work = m * m
+    sums[GAIN] += gain
+    return work
+
+
 @compiled
 def update_examples(  # type: ignore[no-untyped-def]
-    examples, weights, table, kind, max_steps, tolerance,
-    new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
+    examples, weights, table, rule, new_starts, new_columns, new_values, new_losses, added,
+    hashed, scratch, sums,
 ):  # fmt: skip
     """Update `examples` in order; see `WorkingSet.update`.
 
@@ -229,7 +266,7 @@ def update_examples(  # type: ignore[no-untyped-def]
     ----------
     examples : ndarray of int64, shape (n_updates,)
     weights, table : ndarray of shape (n_features,) and Table, changed
-    kind, max_steps, tolerance : see `StepRule`
+    rule : StepRule
     new_starts, new_columns, new_values, new_losses : a cut for each example as in `Cuts`, or empty
     added : ndarray of int32, shape (n_updates,), set to the numbers of the cuts that are kept
     hashed, scratch : HashTable, empty also afterwards, and ndarray of shape (2, most_cuts)
@@ -238,7 +275,6 @@ def update_examples(  # type: ignore[no-untyped-def]
     slopes, coef = scratch[0], scratch[1]
     for o in range(len(examples)):
         b = examples[o]
-        total = table.totals[b]
         at = table.slot_at[b]
         m = table.size[b]
         work = 0
@@ -256,7 +292,7 @@ def update_examples(  # type: ignore[no-untyped-def]
             product = gathered_product(first, last, new_columns, new_values, weights)
             slope = new_losses[o] - product
             work += last - first
-            if slope > highest + tolerance:
+            if slope > highest + rule.tolerance:
                 highest = slope
                 p = store_cut(first, last, new_columns, new_values, new_losses[o], 0.0, table)
                 append_cut(b, p, table, hashed)
@@ -265,22 +301,7 @@ def update_examples(  # type: ignore[no-untyped-def]
                 coef[m] = 0.0
                 work += 3 * work
                 m += 1
-        gap = total * highest - value
-        table.gaps[b] = gap
-        sums[GAP] += gap
-        sums[BOUND] += total * highest
-        gram_at, stride = table.gram_at[b], table.capacity[b]
-        if kind == PAIRWISE:
-            gain, steps = pairwise_steps(
-                table.gram, gram_at, stride, m, slopes, coef, total, tolerance, max_steps
-            )
-            work += 3 * m * steps
-        else:
-            gain = frank_wolfe_step(
-                table.gram, gram_at, stride, m, slopes, coef, total, kind == AWAY
-            )
-            work += m * m
-        sums[GAIN] += gain
+        work += step_block(b, m, highest, value, rule, table, slopes, coef, sums)
         for j in range(m):
             p = table.slots[at + j]
             if coef[j] != table.coef[p]:
@@ -305,8 +326,9 @@ def drop_idle_cuts(table, max_idle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def add_best_cuts(examples, table, weights, vector, best, loss):  # type: ignore[no-untyped-def]
-    """Set and add the most violating cuts of `examples`; returns `loss` plus theirs."""
+def add_best_cuts(examples, table, weights, vector, best):  # type: ignore[no-untyped-def]
+    """Set the most violating cut of each of the `examples`, and add them; returns their loss."""
+    loss = 0.0
     for b in examples:
         best[b] = -1
         highest = 0.0
@@ -326,8 +348,9 @@ def add_best_cuts(examples, table, weights, vector, best, loss):  # type: ignore
 
 
 @compiled
-def hinges_of(examples, table, weights, total):  # type: ignore[no-untyped-def]
-    """`total` plus C times hinge of `examples`."""
+def hinges_of(examples, table, weights):  # type: ignore[no-untyped-def]
+    """Sum of C times hinge of `examples`."""
+    total = 0.0
     for b in examples:
         highest = 0.0
         for j in range(table.size[b]):
@@ -362,44 +385,60 @@ def keep_latest_cuts(table, limit):  # type: ignore[no-untyped-def]
             drop_cut(b, oldest, table)
 
 
+@inlined
+def longest_step(b, momentum, table):  # type: ignore[no-untyped-def]
+    """The longest feasible step of an example along its change since `previous`, up to `momentum`.
+
+    Negative if its coefficients have not changed.
+    """
+    at = table.slot_at[b]
+    step = momentum
+    used = growth = 0.0
+    moving = False
+    for j in range(table.size[b]):
+        p = table.slots[at + j]
+        change = table.coef[p] - table.previous[p]
+        moving |= change != 0.0
+        used += table.coef[p]
+        growth += change
+        if step * change < -table.coef[p]:
+            step = -table.coef[p] / change
+    # Moves within a full example grow by rounding errors only, which must not stop them.
+    total = table.totals[b]
+    if growth > 0.0 and step * growth > total - used + ROUNDING * total:
+        step = max(total - used, 0.0) / growth
+    return step if moving else -1.0
+
+
+@inlined
+def extrapolated(p, step, table):  # type: ignore[no-untyped-def]
+    """The coefficient of cut `p` after such a step; its present one becomes the previous."""
+    old = table.coef[p]
+    new = max(old + step * (old - table.previous[p]), 0.0)
+    table.previous[p] = old
+    return new
+
+
 @compiled
-def extrapolate_examples(examples, momentum, table, weights, linear):  # type: ignore[no-untyped-def]
+def extrapolate_examples(examples, momentum, table, weights):  # type: ignore[no-untyped-def]
     """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one.
 
-    Returns `linear` plus the change of the linear term, as `revert_examples` does.
+    Returns the change of the linear term, as `revert_examples` does.
     """
+    linear = 0.0
     for b in examples:
-        at = table.slot_at[b]
-        m = table.size[b]
-        step = momentum
-        used = growth = 0.0
-        moving = False
-        for j in range(m):
-            p = table.slots[at + j]
-            change = table.coef[p] - table.previous[p]
-            moving |= change != 0.0
-            used += table.coef[p]
-            growth += change
-            if step * change < -table.coef[p]:
-                step = -table.coef[p] / change
-        if not moving:
-            continue
-        # Moves within a full example grow by rounding errors only, which must not stop them.
-        total = table.totals[b]
-        if growth > 0.0 and step * growth > total - used + ROUNDING * total:
-            step = max(total - used, 0.0) / growth
-        for j in range(m):
-            p = table.slots[at + j]
-            old = table.coef[p]
-            new = max(old + step * (old - table.previous[p]), 0.0)
-            table.previous[p] = old
-            linear += set_coef(p, new, table, weights)
+        step = longest_step(b, momentum, table)
+        if step >= 0.0:
+            for j in range(table.size[b]):
+                p = table.slots[table.slot_at[b] + j]
+                linear += set_coef(p, extrapolated(p, step, table), table, weights)
     return linear
 
 
 @compiled
-def revert_examples(examples, table, weights, linear):  # type: ignore[no-untyped-def]
+def revert_examples(examples, table, weights):  # type: ignore[no-untyped-def]
     """``coef = previous``."""
+    linear = 0.0
     for b in examples:
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]

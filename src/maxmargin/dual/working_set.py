@@ -1,15 +1,11 @@
 """The n-slack dual over a working set, and the block updates that improve it.
 
 Maximise ``sum coef * loss - 1/2 |w|^2`` with ``w = sum coef * psi``, over ``coef >= 0`` with
-``sum(coef) <= total`` in each example. No update lowers it. `cut_table` has the arrays.
-
-A large working set whose outputs an `Expander` can expand keeps no more entries than it has room
-for, of the other cuts the outputs alone: two bytes a label, not hundreds of entries. Their entries
-are made again when their examples are updated, in a window at the end of the arena.
+``sum(coef) <= total`` in each example. No update lowers it. `cut_table` has the arrays;
+`output_cuts` has a working set without entries.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,7 +15,6 @@ from maxmargin.compiled.rows import add_to
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import Expander
 from maxmargin.core.state import Stateful
 from maxmargin.dual.cut_table import (
     GAIN,
@@ -30,9 +25,9 @@ from maxmargin.dual.cut_table import (
     N_GRAM,
     N_LIVE,
     N_SLOTS,
-    PAIRWISE,
     PER_CUT,
     UNUSED,
+    StepRule,
     Table,
     add_best_cuts,
     check_table,
@@ -56,29 +51,6 @@ _FIRST_CAPACITY = 4
 _SLACK = 8
 """Fraction of the arena that dropped cuts may take, and again the room to grow."""
 
-_MOST_ENTRIES = 1 << 21
-_WEIGHTS_PER_ENTRY = 8
-"""If outputs can be expanded, so many entries stay in the arena, 24 MB, or a fifth of the memory
-of the weights."""
-
-_CHECKED = 1024
-"""Cuts that are expanded at a time when outputs from a file are checked."""
-
-_WINDOW = 1 << 18
-"""Entries that are expanded at a time: few enough for a cache, many enough for a call."""
-
-
-class StepRule(NamedTuple):
-    """How an update improves the dual over an example, whose violation exceeds `tolerance`.
-
-    `kind` is PAIRWISE (at most `max_steps` steps between the most violating pair), FRANK_WOLFE (a
-    line search towards the best cut), or AWAY (that, or away from the worst if it promises more).
-    """
-
-    kind: int = PAIRWISE
-    max_steps: int = 100
-    tolerance: float = 0.0
-
 
 class BlockUpdate(NamedTuple):
     """Gain of the dual over the updated examples, and sums over them before their steps.
@@ -96,14 +68,6 @@ class BlockUpdate(NamedTuple):
         return BlockUpdate(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-class _Packed(NamedTuple):
-    """Outputs of all cuts in one array, where that of each cut starts, and how much is used."""
-
-    found: NDArray[Any]
-    at: Order
-    used: Order
-
-
 class WorkingSet(Stateful):
     """Cuts of all examples and the dual point over them; `totals` is the C of each example."""
 
@@ -112,16 +76,9 @@ class WorkingSet(Stateful):
     _growth = 4
     """Fraction by which arrays grow at least."""
 
-    def __init__(self, totals: Floats, n_features: int, expander: Expander | None = None) -> None:
+    def __init__(self, totals: Floats, n_features: int) -> None:
         n = len(totals)
         self.n_features = n_features
-        self._expander = expander
-        self._packed: _Packed | None = None
-        """The outputs, if not all entries stay in the arena."""
-        self._window_at = max(_MOST_ENTRIES, n_features // _WEIGHTS_PER_ENTRY)
-        """Where the window is; entries before it stay."""
-        self._stay = 0
-        """Entries that stay, with the gaps between them."""
         self.outputs: list[Any] = []
         self._latest: tuple[NDArray[np.int32], list[Any]] | None = None
         self.linear = 0.0
@@ -157,14 +114,8 @@ class WorkingSet(Stateful):
 
     def check_state(self) -> None:
         """Refuse a table in which compiled routines would read outside their arrays."""
-        counts = self._table.counts
-        is_window = self._expander is not None and counts[N_ENTRIES] == 0 < counts[N_LIVE]
-        check_table(self._table, self.n_features, len(self.outputs), is_window)
+        check_table(self._table, self.n_features, len(self.outputs))
         self._widen_scratch(int(self._table.capacity.max(initial=0)))
-        if is_window:
-            self._check_outputs()
-            self._pack_outputs()
-            self._table.start[:] = self._window_at
 
     def _widen_scratch(self, widest: int) -> None:
         if widest > self._scratch.shape[1]:
@@ -197,15 +148,26 @@ class WorkingSet(Stateful):
         if cuts is not None:
             self._make_room(examples, cuts)
             self._latest = added, cuts.outputs
-        for part in self._windows(examples, cuts):
-            update_examples(
-                examples[part], weights, self._table, *rule, *_some(cuts, part),
-                added[part], self._hash, self._scratch, sums,
-            )  # fmt: skip
+        self._update(examples, weights, rule, cuts, added, sums)
         self.linear += float(sums[LINEAR])
         self.dual += float(sums[GAIN])
         self._note_outputs()
         return BlockUpdate(*sums[:LINEAR].tolist())
+
+    def _update(
+        self,
+        examples: Order,
+        weights: Floats,
+        rule: StepRule,
+        cuts: Cuts | None,
+        added: NDArray[np.int32],
+        sums: Floats,
+    ) -> None:
+        """See `update_examples`."""
+        new = (cuts or _NO_CUTS)[:4]
+        update_examples(
+            examples, weights, self._table, rule, *new, added, self._hash, self._scratch, sums
+        )
 
     def _note_outputs(self) -> None:
         """Note the outputs of the cuts added last, should Ctrl-C have come before that."""
@@ -214,7 +176,6 @@ class WorkingSet(Stateful):
             kept = np.flatnonzero(added >= 0)
             for k in kept:
                 self.outputs[added[k]] = outputs[k]
-            self._pack_new(added[kept])
             self._latest = None
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
@@ -225,19 +186,17 @@ class WorkingSet(Stateful):
             part = cuts.take(some)
             added = np.empty(len(some), dtype=np.int32)
             self._make_room(examples[some], part)
-            for window in self._windows(examples[some], part):
-                put_cuts(
-                    examples[some[window]], *_some(part, window), coef[some[window]],
-                    self._table, self._hash, added[window],
-                )  # fmt: skip
+            self._put(examples[some], part, coef[some], added)
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
-            self._pack_new(added)
+
+    def _put(self, examples: Order, cuts: Cuts, coef: Floats, added: NDArray[np.int32]) -> None:
+        """See `put_cuts`."""
+        put_cuts(examples, *cuts[:4], coef, self._table, self._hash, added)
 
     def drop_idle(self, max_idle: int) -> None:
         """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
         drop_idle_cuts(self._table, max_idle)
-        self._reclaim()
 
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
         """Add C times the most violating cut of each example to `vector`.
@@ -252,17 +211,12 @@ class WorkingSet(Stateful):
         )
 
     def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
-        best, loss, examples = np.empty(len(self.totals), np.int64), 0.0, self._everything
-        for part in self._windows(examples):
-            loss = add_best_cuts(examples[part], self._table, weights, vector, best, loss)
-        return best, float(loss)
+        best = np.empty(len(self.totals), np.int64)
+        return best, float(add_best_cuts(self._everything, self._table, weights, vector, best))
 
     def hinges(self, weights: Floats) -> float:
         """Sum over the examples of C times the hinge over the working set: a lower bound."""
-        total, examples = 0.0, self._everything
-        for part in self._windows(examples):
-            total = hinges_of(examples[part], self._table, weights, total)
-        return float(total)
+        return float(hinges_of(self._everything, self._table, weights))
 
     def step_towards_best(self, weights: Floats) -> None:
         """One exact line search for all examples together, towards the best cut of each."""
@@ -290,11 +244,9 @@ class WorkingSet(Stateful):
         """
         owners = np.flatnonzero((self.totals > 0.0) & (self._table.size > 0))
         groups, numbers = listed(self._table, owners)
+        table, starts, columns, values = self._table, *self._entries_of(owners[groups], numbers)
         rows = np.zeros((len(numbers), self.n_features))
-        for part in self._windows(owners):
-            inside = slice(*np.searchsorted(groups, [part.start, part.stop]))
-            self._add_entries(numbers[inside], rows[inside])
-        table = self._table
+        np.add.at(rows, (np.repeat(np.arange(len(numbers)), np.diff(starts)), columns), values)
         constraints = DenseConstraints(rows, table.loss[numbers], groups, table.totals[owners])
         point = interior_point(constraints, allowed_gap)
         alpha = np.maximum(point.alpha, 0.0)
@@ -309,35 +261,39 @@ class WorkingSet(Stateful):
             self._moved(linear - self.linear, weights)
         return point.weights
 
-    def _add_entries(self, numbers: NDArray[np.int32], rows: Floats) -> None:
-        """Add each of the cuts `numbers`, whose entries are in the arena, to a row."""
+    def _entries_of(
+        self, examples: Order, numbers: NDArray[np.int32]
+    ) -> tuple[Order, NDArray[np.uint32], Floats]:
+        """Entries of cuts of these examples: starts, columns and values."""
         table = self._table
         lengths = table.length[numbers].astype(np.int64)
-        places = np.repeat(np.arange(len(numbers)), lengths)
-        entries = np.arange(len(places)) + (table.start[numbers] - starts_of(lengths)[:-1])[places]
-        np.add.at(rows, (places, table.columns[entries]), table.values[entries])
+        starts = starts_of(lengths)
+        entries = np.arange(starts[-1]) + np.repeat(table.start[numbers] - starts[:-1], lengths)
+        return starts, table.columns[entries], table.values[entries]
 
     def keep_latest(self, limit: int) -> None:
         """Drop all but the `limit` cuts of each example used last, and those with a coefficient."""
         keep_latest_cuts(self._table, limit)
-        self._reclaim()
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
         """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
-        linear, examples = 0.0, self._moving
         if momentum == 0.0:
-            examples = examples[:0]
             self._table.previous[:] = self._table.coef
-        for part in self._windows(examples):
-            linear = extrapolate_examples(examples[part], momentum, self._table, weights, linear)
-        self._moved(float(linear), weights)
+            self._moved(0.0, weights)
+        else:
+            self._moved(self._extrapolate(self._moving, momentum, weights), weights)
+
+    def _extrapolate(self, examples: Order, momentum: float, weights: Floats) -> float:
+        """See `extrapolate_examples`."""
+        return float(extrapolate_examples(examples, momentum, self._table, weights))
 
     def revert(self, weights: Floats) -> None:
         """Return to where the last `extrapolate` started."""
-        linear, examples = 0.0, self._moving
-        for part in self._windows(examples):
-            linear = revert_examples(examples[part], self._table, weights, linear)
-        self._moved(float(linear), weights)
+        self._moved(self._revert(self._moving, weights), weights)
+
+    def _revert(self, examples: Order, weights: Floats) -> float:
+        """See `revert_examples`."""
+        return float(revert_examples(examples, self._table, weights))
 
     def point(self) -> "DualPoint":
         """The positive coefficients with their outputs."""
@@ -359,98 +315,6 @@ class WorkingSet(Stateful):
         moved = self._table.coef[numbers] != self._table.previous[numbers]
         return np.unique(order[moved])
 
-    def _windows(self, examples: Order, cuts: Cuts | None = None) -> Iterator[slice]:
-        """Slices of `examples`, without repeats, while their entries are in the arena.
-
-        There is room for those of `cuts`, a new one for each example.
-        """
-        if self._packed is None:
-            yield slice(0, len(examples))
-            return
-        if cuts is None:
-            self._note_outputs()  # those that an interrupted update left
-        table = self._table
-        order, numbers = listed(table, examples)
-        absent = table.start[numbers] >= self._window_at
-        order, numbers = order[absent], numbers[absent]
-        sizes = np.bincount(order, table.length[numbers], len(examples)).astype(np.int64)
-        if cuts is not None:
-            sizes += np.diff(cuts.starts)
-        window = (np.cumsum(sizes) - sizes) // _WINDOW
-        bounds = [0, *(np.flatnonzero(np.diff(window)) + 1).tolist(), len(examples)]
-        for first, last in pairwise(bounds):
-            some = slice(*np.searchsorted(order, [first, last]))
-            n_entries = int(sizes[first:last].sum())
-            stays = self._fill_window(examples[order[some]], numbers[some], n_entries)
-            yield slice(first, last)
-            if stays:  # not those of new cuts that were not kept
-                self._stay = int(table.counts[N_ENTRIES])
-        table.counts[N_ENTRIES] = 0
-
-    def _fill_window(self, examples: Order, numbers: NDArray[np.int32], size: int) -> bool:
-        """Expand the cuts `numbers` of `examples`, with room for so many entries in all.
-
-        Returns whether there is room for them to stay.
-        """
-        assert self._expander is not None
-        assert self._packed is not None
-        stays = self._stay + size <= self._window_at
-        first = self._stay if stays else self._window_at
-        if first + size > len(self._table.values):
-            self._resize_arena(first + size)
-        if stays:
-            self._stay = first + size  # before anything points there, should Ctrl-C come
-        table, (found, at, _) = self._table, self._packed
-        starts = first + starts_of(table.length[numbers])
-        self._expander.expand(
-            examples, at[numbers], found, table.loss[numbers], starts, table.columns, table.values
-        )
-        table.counts[N_ENTRIES] = starts[-1]
-        table.start[numbers] = starts[:-1]
-        return stays
-
-    def _pack_outputs(self) -> None:
-        """Put all outputs into one array, with room for as many more."""
-        assert self._expander is not None
-        numbers = listed(self._table)[1]
-        found, starts = self._joined(numbers)
-        at = np.zeros(len(self._table.start), dtype=np.int64)
-        at[numbers] = starts[:-1]
-        self._packed = _Packed(_longer(found, 2 * len(found)), at, starts[-1:])
-
-    def _pack_new(self, numbers: NDArray[np.int32]) -> None:
-        """Add the outputs of new cuts."""
-        if self._packed is None:
-            return
-        found, starts = self._joined(numbers)
-        outputs, at, used = self._packed
-        if len(at) < len(self._table.start) or used[0] + len(found) > len(outputs):
-            self._pack_outputs()  # also leaves out those of cuts that were dropped
-            return
-        outputs[used[0] : used[0] + len(found)] = found
-        at[numbers] = used[0] + starts[:-1]
-        used += len(found)
-
-    def _joined(self, numbers: NDArray[np.int32]) -> tuple[NDArray[Any], Order]:
-        """Outputs of some cuts one after the other, and where each starts."""
-        assert self._expander is not None
-        outputs = [self.outputs[p] for p in numbers.tolist()]
-        found = np.frombuffer(bytearray().join(outputs), dtype=self._expander.output_dtype)
-        return found, starts_of(list(map(len, outputs))) // found.itemsize
-
-    def _check_outputs(self) -> None:
-        """Refuse outputs that are none, or whose cuts have other entries than are expected."""
-        assert self._expander is not None
-        examples, numbers = listed(self._table)
-        outputs = [self.outputs[p] for p in numbers.tolist()]
-        if not all(isinstance(output, bytes) for output in outputs):
-            raise ValueError("the outputs of cutting planes are missing")
-        for start in range(0, len(numbers), _CHECKED):
-            some = slice(start, start + _CHECKED)
-            entries, *_ = self._expander.entries_from(examples[some], outputs[some])
-            if not np.array_equal(np.diff(entries), self._table.length[numbers[some]]):
-                raise ValueError("outputs have other entries than the working set says")
-
     def _moved(self, linear: float, weights: Floats) -> None:
         """Bring the dual value up to date after the linear term changed by `linear`."""
         self.linear += linear
@@ -464,13 +328,15 @@ class WorkingSet(Stateful):
         table = self._table
         if table.counts[N_FREE] < len(examples):
             self._add_numbers(len(examples))
-        needed = table.counts[N_ENTRIES] + len(cuts.values)
-        if needed > len(table.values) and self._packed is None:
+        self._make_room_for(cuts)
+        self._widen_scratch(int(self._table.capacity[examples].max()))
+
+    def _make_room_for(self, cuts: Cuts) -> None:
+        if self._table.counts[N_ENTRIES] + len(cuts.values) > len(self._table.values):
             self._extend_arena(len(cuts.values))
         largest = int(np.diff(cuts.starts).max(initial=0))
         if largest >= len(self._hash.places):
             self._hash = make_table(2 * largest, self.n_features)
-        self._widen_scratch(int(self._table.capacity[examples].max()))
 
     def _widen(self, full: Order) -> None:
         """Double the room for cuts in some examples, at the end of the lists."""
@@ -495,17 +361,10 @@ class WorkingSet(Stateful):
 
     def _extend_arena(self, n_entries: int) -> None:
         """Make room for more entries, by compaction or a larger arena."""
-        table = self._table
         size = self._arena_with(n_entries)
-        if size > self._window_at and self._expander is not None:
-            self._stay = int(table.counts[N_ENTRIES])
-            self._window_at = max(self._window_at, self._stay)
-            self._pack_outputs()
-            self._reclaim()
-            return
         if self._has_gaps:
             self._close_gaps()
-        if size > len(table.values):
+        if size > len(self._table.values):
             self._resize_arena(size)
 
     def _resize_arena(self, size: int) -> None:
@@ -545,18 +404,6 @@ class WorkingSet(Stateful):
         in_use = np.flatnonzero(table.length >= 0)
         compact_arena(table, in_use[np.argsort(table.start[in_use], kind="stable")])
 
-    def _reclaim(self) -> None:
-        """Close the gaps between entries that stay in front of a window, if they are large."""
-        if self._packed is None:
-            return
-        table = self._table
-        staying = np.flatnonzero((table.length >= 0) & (table.start < self._window_at))
-        live = int(table.length[staying].sum(dtype=np.int64))
-        if self._stay - live > live // _SLACK:
-            compact_arena(table, staying[np.argsort(table.start[staying], kind="stable")])
-            self._stay = live
-            table.counts[N_ENTRIES] = 0
-
     def _grown(self, length: int, wanted: int) -> int:
         return max(wanted, length + length // self._growth)
 
@@ -564,14 +411,6 @@ class WorkingSet(Stateful):
 _NO_CUTS = Cuts(
     np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint32), np.zeros(0), np.zeros(0), []
 )
-
-
-def _some(cuts: Cuts | None, part: slice) -> tuple[Any, ...]:
-    """Arrays of some of the cuts for compiled routines."""
-    if cuts is None:
-        return _NO_CUTS[:4]
-    starts = cuts.starts[part.start : part.stop + 1]
-    return starts, cuts.columns, cuts.values, cuts.losses[part]
 
 
 def _without_repeats(examples: Order) -> list[Order]:

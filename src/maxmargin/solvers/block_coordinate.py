@@ -17,8 +17,8 @@ import numpy as np
 from maxmargin.core.arrays import Order
 from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.registry import registered
-from maxmargin.dual.cut_table import AWAY, FRANK_WOLFE, PAIRWISE
-from maxmargin.dual.working_set import BlockUpdate, StepRule
+from maxmargin.dual.cut_table import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
+from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.loop import Momentum, Stopping
 from maxmargin.solvers.structured import (
     AVERAGE_BELOW,

@@ -26,8 +26,9 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
+from maxmargin.dual.cut_table import StepRule
 from maxmargin.dual.gram import frank_wolfe_step, pairwise_steps
-from maxmargin.dual.working_set import StepRule, WorkingSet
+from maxmargin.dual.output_cuts import working_set_of
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
@@ -315,7 +316,7 @@ class SummedRun(Run):
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.cuts = SummedCuts()
-        self.example_cuts = WorkingSet(oracle.C, oracle.n_features, oracle.expander)
+        self.example_cuts = working_set_of(oracle)
         self.last_violation = 0.0
         self.hits_in_a_row = MOST_HITS  # so that the first cutting plane is one of oracle calls
 

@@ -23,7 +23,7 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.dual.cut_cache import CutCache, Frozen
-from maxmargin.dual.working_set import StepRule
+from maxmargin.dual.cut_table import StepRule
 from maxmargin.solvers.loop import Momentum, Stopping, uncertified
 from maxmargin.solvers.structured import (
     ADD_ONLY,

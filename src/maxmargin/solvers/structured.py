@@ -24,9 +24,11 @@ from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, Result, Status
 from maxmargin.core.state import Stateful
+from maxmargin.dual.cut_table import StepRule
 from maxmargin.dual.interior_point import ITERATION_COST, PART_OF_GAP
+from maxmargin.dual.output_cuts import working_set_of
 from maxmargin.dual.sweeps import add_snapshot
-from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
+from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.loop import (
     Momentum,
     Solver,
@@ -289,7 +291,7 @@ class BlockRun(TrackedRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed, averaging)
         self.fixed_batch_size = batch_size
-        self.working_set = WorkingSet(oracle.C, oracle.n_features, oracle.expander)
+        self.working_set = working_set_of(oracle)
         self.gap = math.inf
         """Gap that the oracle calls of the last iteration found."""
         self.work = self.dual_before = 0.0

@@ -23,7 +23,8 @@ from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
-from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
+from maxmargin.dual.cut_table import StepRule
+from maxmargin.dual.working_set import BlockUpdate, WorkingSet
 from maxmargin.solvers.block_coordinate import ENTRY_COST, Auto
 from maxmargin.solvers.loop import Momentum, SolverRun, Stopping
 from maxmargin.solvers.structured import (

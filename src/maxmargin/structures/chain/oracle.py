@@ -8,7 +8,7 @@ feature tied to pairs, row ``j * k + a``.
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,9 @@ from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import Distributions
 from maxmargin.structures.chain.inference import best_other, most_slack, viterbi, viterbi2
+
+if TYPE_CHECKING:
+    from maxmargin.structures.chain.label_cuts import LabelCuts
 
 Labels = NDArray[np.uint16]
 
@@ -246,8 +249,10 @@ class ChainOracle(CompiledOracle):
         return ChainDistributions(self, temperature)
 
     @property
-    def expander(self) -> "ChainOracle":
-        return self
+    def output_cuts(self) -> "LabelCuts":
+        from maxmargin.structures.chain.label_cuts import LabelCuts
+
+        return LabelCuts(self)
 
     @property
     def data(self) -> ChainData:
@@ -275,21 +280,9 @@ class ChainOracle(CompiledOracle):
         measure_cuts(*where, self.zero_one, counts, losses)
         entries = starts_of(counts)
         columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
-        self.expand(examples, starts, found, losses, entries, columns, values)
-        return entries, columns, values, losses
-
-    def expand(
-        self,
-        examples: Order,
-        starts: Order,
-        found: Labels,
-        losses: Floats,
-        entries: Order,
-        columns: NDArray[np.uint32],
-        values: Floats,
-    ) -> None:
         scales = losses if self.slack else np.ones(len(examples))
         fill_cuts(self.data, examples, starts, found, scales, entries, columns, values)
+        return entries, columns, values, losses
 
 
 @inlined
