@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_scattered
-from maxmargin.core.arrays import Floats, Order, check_indices, check_shape
+from maxmargin.core.arrays import Floats, Order, check_indices, check_shape, dot
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
@@ -448,14 +448,14 @@ class CutCache(WorkingSet):
         """Derivative of the dual in the coefficient of the frozen sum."""
         if self.frozen is None:
             return 0.0
-        return float(self.frozen.loss[0] - self.frozen.vector @ weights)
+        return float(self.frozen.loss[0]) - dot(self.frozen.vector, weights)
 
     def thaw(self, weights: Floats) -> None:
         """Shrink the frozen sum by an exact line search."""
         slope = self.frozen_slope(weights)
         if self.frozen is None or slope >= 0.0:
             return
-        square = float(self.frozen.vector @ self.frozen.vector)
+        square = dot(self.frozen.vector, self.frozen.vector)
         part = 1.0 if square <= -slope else -slope / square
         loss = part * float(self.frozen.loss[0])
         shrink_frozen(1.0 - part, *self.frozen, weights)
@@ -479,7 +479,7 @@ class CutCache(WorkingSet):
             return
         vector, loss, _, new_vector, new_loss = self.frozen
         linear = float(new_loss[0] - loss[0])
-        slope = linear - float(weights @ new_vector) + float(weights @ vector)
+        slope = linear - dot(weights, new_vector) + dot(weights, vector)
         square = float(np.sum((new_vector - vector) ** 2))
         if slope > 0.0:
             step = 1.0 if square <= slope else slope / square

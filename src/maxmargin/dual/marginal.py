@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.exponentials import reweight
 from maxmargin.compiled.rows import add_cuts, add_row_multiple, add_scattered, gathered_product
-from maxmargin.core.arrays import Floats, Order, check_finite
+from maxmargin.core.arrays import Floats, Order, check_finite, dot
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.oracle import Oracle, Threads
@@ -103,7 +103,7 @@ class MarginalPoint(DistributionPoint):
         if not self.is_feasible(oracle):
             raise ValueError("The dual point is not feasible.")
         weights, linear = self.expectations(oracle)
-        return linear - 0.5 * float(weights @ weights)
+        return linear - 0.5 * dot(weights, weights)
 
 
 class Distributions(Stateful, ABC):
@@ -140,7 +140,7 @@ class Distributions(Stateful, ABC):
         share = 0.0
         if temperature > 0.0:
             weights, linear = self.expectations()
-            share = float(best_step(linear, float(weights @ weights), LONGEST))
+            share = float(best_step(linear, dot(weights, weights), LONGEST))
         for mass, places in zip(point.masses, self._true_places(), strict=True):
             mass *= share
             mass[places] += 1.0 - share
@@ -196,7 +196,7 @@ class Distributions(Stateful, ABC):
         """Step towards the proposals with one step size for all."""
         direction = np.zeros_like(weights)
         linear = self._add_direction(direction)
-        slope = linear - float(weights @ direction)
+        slope = linear - dot(weights, direction)
         square = float(direction @ direction)
         step = step_size(self._step_of(fixed_step), slope, square)
         mix_all(self._first, self.point.masses, self._proposals, step)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import add_to
-from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.arrays import Floats, Order, dot
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.state import Stateful
@@ -224,8 +224,8 @@ class WorkingSet(Stateful):
         best, linear = self._add_best(weights, corner)
         corner -= weights
         linear -= self.linear
-        slope = max(linear - float(weights @ corner), 0.0)
-        square = float(corner @ corner)
+        slope = max(linear - dot(weights, corner), 0.0)
+        square = dot(corner, corner)
         step = 1.0 if square <= slope else slope / square
         mix_best(self._table, best, step)
         weights += step * corner
@@ -318,7 +318,7 @@ class WorkingSet(Stateful):
     def _moved(self, linear: float, weights: Floats) -> None:
         """Bring the dual value up to date after the linear term changed by `linear`."""
         self.linear += linear
-        self.dual = self.linear - 0.5 * float(weights @ weights)
+        self.dual = self.linear - 0.5 * dot(weights, weights)
 
     def _make_room(self, examples: Order, cuts: Cuts) -> None:
         table = self._table

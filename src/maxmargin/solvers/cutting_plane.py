@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_to
-from maxmargin.core.arrays import Floats, check_shape
+from maxmargin.core.arrays import Floats, check_shape, dot
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
@@ -116,7 +116,7 @@ class SummedCuts(Stateful):
         gram[:m, :m] = kept.gram
         others = map(_entries, kept.vectors)
         gram[m, :m] = gram[:m, m] = [values @ vector[places] for places, values in others]
-        gram[m, m] = float(vector @ vector)
+        gram[m, m] = dot(vector, vector)
         dense = np.count_nonzero(vector) > DENSE_ABOVE * len(vector)
         self.kept = _Kept(
             vectors=(*kept.vectors, vector if dense else sp.csr_array(vector[None, :])),
@@ -354,7 +354,7 @@ class SummedRun(Run):
 
     def loss_of(self, cut: SummedCut) -> float:
         """``loss - <w, psi>``; of a cut of oracle calls, the sum of C times hinge."""
-        return cut.loss - float(self.weights @ cut.vector)
+        return cut.loss - dot(self.weights, cut.vector)
 
     def violation(self, cut: SummedCut) -> float:
         """How far a cut lies above the working set at the present weights."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from maxmargin.compiled.rows import slopes
-from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.arrays import Floats, Order, dot
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle, Threads
@@ -97,7 +97,7 @@ class Evaluation:
                 f"The source ended before example {self.positions[-1]}, which it gave before: it "
                 f"must give the same examples in the same order on every pass."
             )
-        return self.linear - 0.5 * float(self.weights @ self.weights)
+        return self.linear - 0.5 * dot(self.weights, self.weights)
 
 
 class Batch(NamedTuple):
@@ -156,7 +156,7 @@ class Stream(ABC):
             for _ in batch.separated(candidates, hinges, threads):
                 pass
         primals = [
-            0.5 * float(weights @ weights) + each.most
+            0.5 * dot(weights, weights) + each.most
             for weights, each in zip(candidates, hinges, strict=True)
         ]
         return primals, evaluation.total

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from maxmargin.core.arrays import Floats, Order, check_finite, check_shape
+from maxmargin.core.arrays import Floats, Order, check_finite, check_shape, dot
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle, Threads
@@ -62,7 +62,7 @@ STALLED_FOR = 5
 NEWTON_PART_OF_GAP = 0.03
 """Part of the gap, or of the objective over the working set, that a solve of that leaves."""
 
-FIRST_WORK, MOST_WORK = 2e5, 1e7
+FIRST_WORK, MOST_WORK = 2e5, 3e7
 """Multiplications of oracle calls at the same weights: few at first, when weights change quickly
 and cutting planes age; more later, to keep threads busy."""
 
@@ -118,7 +118,7 @@ class Run(SolverRun):
 
     @property
     def half_square(self) -> float:
-        return 0.5 * float(self.weights @ self.weights)
+        return 0.5 * dot(self.weights, self.weights)
 
     @property
     def candidates(self) -> list[Floats]:
@@ -220,7 +220,7 @@ class _RunState(Stateful):
 
 
 def _objective(weights: Floats, hinges: Hinges) -> Hinges:
-    half_square = 0.5 * float(weights @ weights)
+    half_square = 0.5 * dot(weights, weights)
     return hinges + Hinges(half_square, half_square)
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.arrays import Floats, Order
+from maxmargin.core.arrays import Floats, Order, dot
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle, Threads
@@ -469,7 +469,7 @@ class ResidentPoint:
     def dual(self, oracle: "ShardedOracle") -> float:
         """Dual value, from cuts that each shard makes anew."""
         vector, linear = oracle.sums()
-        return linear - 0.5 * float(vector @ vector)
+        return linear - 0.5 * dot(vector, vector)
 
 
 class ShardedOracle(Oracle):

@@ -11,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import add_row_in, add_row_multiple, add_row_scores, row_score_in
+from maxmargin.compiled.rows import (
+    add_row_in,
+    add_row_multiple,
+    add_row_scores,
+    row_score_in,
+)
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.dual.cut_table import (
     LINEAR,
+    N_ENTRIES,
+    N_FREE,
+    N_LIVE,
+    UNUSED,
     WORK,
     StepRule,
     Table,
@@ -23,19 +32,32 @@ from maxmargin.dual.cut_table import (
     longest_step,
     step_block,
 )
-from maxmargin.dual.output_cuts import Kept, NewOutputs
-from maxmargin.structures.chain.oracle import ChainOracle, differ
+from maxmargin.dual.output_cuts import NewOutputs
+from maxmargin.structures.chain.oracle import ChainData, ChainOracle, differ
 
 NARROW = 8
 """Columns of the weight table up to which all labels are scored at once, in one vector or two."""
+
+
+PART_COST = 2
+"""Time for a feature of a part in that for an entry of a cut, with all that there is beside it."""
+
+
+class Chains(NamedTuple):
+    """The examples; `bits` of codes are labels, and with `slack` a loss scales features."""
+
+    data: ChainData
+    bits: np.uint32
+    slack: bool
 
 
 class Scratch(NamedTuple):
     """Arrays for one example: `moves`, `seen` and `cut` are zero between uses.
 
     By position and label: `scores` at the weights, `products` with the new cut, `moves` of the
-    coefficients, and what was `seen`; `parts` lists these. By cut: `where` its labels begin, its
-    slope and its new coefficient. The new `cut` is as large as the weights.
+    coefficients, and what was `seen`; `parts` lists these. By position: `labels` of a cut, else
+    the true ones. By cut: its slope and its new coefficient. The new `cut` is as large as the
+    weights.
     """
 
     scores: Floats
@@ -43,24 +65,33 @@ class Scratch(NamedTuple):
     moves: Floats
     seen: NDArray[np.bool_]
     parts: NDArray[np.int32]
-    cut: Floats
-    where: Order
+    labels: NDArray[np.uint16]
     slopes: Floats
     coef: Floats
+    cut: Floats
 
 
 class LabelCuts:
-    """The compiled routines of `OutputCuts` for chains."""
+    """The compiled routines of `OutputCuts` for chains.
+
+    The code of label ``z`` at position ``t`` is ``t << bits | z``.
+    """
 
     def __init__(self, oracle: ChainOracle) -> None:
         self.oracle = oracle
-        shape = oracle.sequences.longest, oracle.layout.n_columns
-        scores, products, moves = np.zeros((3, *shape))
-        parts = np.zeros((shape[0] * shape[1], 2), dtype=np.int32)
-        cut = np.zeros((oracle.layout.n_rows, oracle.layout.n_columns))
-        seen = np.zeros(shape, dtype=np.bool_)
+        self._bits = np.uint32(max(oracle.layout.n_labels - 1, 1).bit_length())
+        longest, width = oracle.sequences.longest, oracle.layout.n_columns
+        scores, products, moves = np.zeros((3, longest, width))
         self._scratch = Scratch(
-            scores, products, moves, seen, parts, cut, np.zeros(0, np.int64), cut[0], cut[0]
+            scores,
+            products,
+            moves,
+            seen=np.zeros((longest, width), dtype=np.bool_),
+            parts=np.zeros((longest * width, 2), dtype=np.int32),
+            labels=np.zeros(longest, dtype=np.uint16),
+            slopes=np.zeros(0),
+            coef=np.zeros(0),
+            cut=np.zeros((oracle.layout.n_rows, width)),
         )
 
     def update(
@@ -69,59 +100,52 @@ class LabelCuts:
         weights: Floats,
         rule: StepRule,
         table: Table,
-        kept: Kept,
         new: NewOutputs,
         added: NDArray[np.int32],
         sums: Floats,
     ) -> None:
-        update_chains(examples, rule, new, added, sums, *self._arguments(weights, table, kept))
+        update_chains(examples, rule, new, added, sums, *self._arguments(weights, table))
 
     def put(
         self,
         examples: Order,
         coef: Floats,
         table: Table,
-        kept: Kept,
         new: NewOutputs,
         added: NDArray[np.int32],
     ) -> None:
         weights = self._scratch.cut.ravel()  # of which nothing is read
-        put_labels(examples, new, coef, added, *self._arguments(weights, table, kept))
+        put_labels(examples, new, coef, added, *self._arguments(weights, table))
+
+    def code(
+        self, examples: Order, numbers: NDArray[np.int32], table: Table, new: NewOutputs
+    ) -> None:
+        code_labels(examples, numbers, new, table, self.oracle.data, self._bits)
 
     def add_best(
-        self,
-        examples: Order,
-        weights: Floats,
-        vector: Floats,
-        table: Table,
-        kept: Kept,
-        best: Order,
+        self, examples: Order, weights: Floats, vector: Floats, table: Table, best: Order
     ) -> float:
-        where = self._arguments(weights, table, kept)
+        where = self._arguments(weights, table)
         return float(add_best_labels(examples, self.oracle.layout.table(vector), best, *where))
 
-    def hinges(self, examples: Order, weights: Floats, table: Table, kept: Kept) -> float:
-        return float(hinges_of_labels(examples, *self._arguments(weights, table, kept)))
+    def hinges(self, examples: Order, weights: Floats, table: Table) -> float:
+        return float(hinges_of_labels(examples, *self._arguments(weights, table)))
 
-    def extrapolate(
-        self, examples: Order, momentum: float, weights: Floats, table: Table, kept: Kept
-    ) -> float:
-        where = self._arguments(weights, table, kept)
+    def extrapolate(self, examples: Order, momentum: float, weights: Floats, table: Table) -> float:
+        where = self._arguments(weights, table)
         return float(extrapolate_chains(examples, momentum, *where))
 
-    def revert(self, examples: Order, weights: Floats, table: Table, kept: Kept) -> float:
-        return float(revert_chains(examples, *self._arguments(weights, table, kept)))
+    def revert(self, examples: Order, weights: Floats, table: Table) -> float:
+        return float(revert_chains(examples, *self._arguments(weights, table)))
 
-    def _arguments(self, weights: Floats, table: Table, kept: Kept) -> tuple[Any, ...]:
+    def _arguments(self, weights: Floats, table: Table) -> tuple[Any, ...]:
         """What all routines take, with scratch for the longest list of cuts."""
         widest = int(table.capacity.max(initial=0)) + 1
-        if widest > len(self._scratch.where):
-            where = np.zeros(2 * widest, dtype=np.int64)
+        if widest > len(self._scratch.slopes):
             slopes, coef = np.zeros((2, 2 * widest))
-            self._scratch = self._scratch._replace(where=where, slopes=slopes, coef=coef)
-        oracle = self.oracle
-        in_rows = oracle.layout.table(weights)
-        return table, in_rows, oracle.data, oracle.slack, kept, self._scratch
+            self._scratch = self._scratch._replace(slopes=slopes, coef=coef)
+        chains = Chains(self.oracle.data, self._bits, self.oracle.slack)
+        return table, self.oracle.layout.table(weights), chains, self._scratch
 
 
 @inlined
@@ -141,15 +165,48 @@ def list_part(t, part, n_parts, scratch):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def list_parts(data, b, labels_at, kept, n_parts, scratch):  # type: ignore[no-untyped-def]
-    """List where labels from `labels_at` on differ from the true ones, as `list_part`."""
-    start = data.ends[b]
-    for t in range(data.ends[b + 1] - start):
-        y, z = data.labels[start + t], kept.found[labels_at + t]
-        if y != z:
-            n_parts = list_part(t, part_of(data.layout, y), n_parts, scratch)
-            n_parts = list_part(t, part_of(data.layout, z), n_parts, scratch)
+def place_of(p, q, table, chains):  # type: ignore[no-untyped-def]
+    """Position and label of code ``q`` of cut `p`."""
+    code = table.columns[table.start[p] + q]
+    return np.int64(code >> chains.bits), np.int64(
+        code & ((np.uint32(1) << chains.bits) - np.uint32(1))
+    )
+
+
+@inlined
+def list_parts(b, p, table, chains, n_parts, scratch):  # type: ignore[no-untyped-def]
+    """List where the labels of cut `p` differ from the true ones, as `list_part`."""
+    data = chains.data
+    for q in range(table.length[p]):
+        t, z = place_of(p, q, table, chains)
+        y = data.labels[data.ends[b] + t]
+        n_parts = list_part(t, part_of(data.layout, y), n_parts, scratch)
+        n_parts = list_part(t, part_of(data.layout, z), n_parts, scratch)
     return n_parts
+
+
+@inlined
+def list_cuts(b, table, chains, scratch):  # type: ignore[no-untyped-def]
+    """List the parts of all cuts of an example; returns how many."""
+    n_parts = 0
+    for j in range(table.size[b]):
+        n_parts = list_parts(b, table.slots[table.slot_at[b] + j], table, chains, n_parts, scratch)
+    return n_parts
+
+
+@inlined
+def take_labels(b, data, scratch):  # type: ignore[no-untyped-def]
+    """Copy the true labels of an example, which the functions below expect."""
+    for t in range(data.ends[b + 1] - data.ends[b]):
+        scratch.labels[t] = data.labels[data.ends[b] + t]
+
+
+@inlined
+def exchange_labels(b, p, true, table, chains, scratch):  # type: ignore[no-untyped-def]
+    """Put in the labels of cut `p`, or the `true` ones again."""
+    for q in range(table.length[p]):
+        t, z = place_of(p, q, table, chains)
+        scratch.labels[t] = chains.data.labels[chains.data.ends[b] + t] if true else z
 
 
 @inlined
@@ -227,48 +284,62 @@ def change_pair(data, row, a, b, keep, change, weights):  # type: ignore[no-unty
 
 
 @inlined
-def cut_product(data, b, labels_at, kept, scores, weights):  # type: ignore[no-untyped-def]
-    """``<weights, phi(x, y_true) - phi(x, y)>`` for labels y, of whose parts `scores` are known."""
-    labels, found, layout = data.labels, kept.found, data.layout
-    start, n = data.ends[b], data.layout.n_labels
+def cut_product(b, p, table, chains, scores, weights, scratch):  # type: ignore[no-untyped-def]
+    """``<weights, phi(x, y_true) - phi(x, y)>`` for cut `p`, of whose parts `scores` are known."""
+    data, layout, found = chains.data, chains.data.layout, scratch.labels
+    labels, start, n = data.labels, data.ends[b], data.layout.n_labels
+    length = data.ends[b + 1] - start
+    reach = 1 if layout.triples < 0 else 2
+    exchange_labels(b, p, False, table, chains, scratch)
     total = 0.0
-    for t in range(data.ends[b + 1] - start):
-        y, z = np.int64(labels[start + t]), np.int64(found[labels_at + t])
-        if y != z:
-            total += scores[t, y] - scores[t, z]
-        if t > 0 and differ(labels, found, start, labels_at, t, 1):
-            y1, z1 = np.int64(labels[start + t - 1]), np.int64(found[labels_at + t - 1])
-            total += pair_score(data, start + t, y1, y, weights)
-            total -= pair_score(data, start + t, z1, z, weights)
-        if layout.triples >= 0 and t > 1 and differ(labels, found, start, labels_at, t, 2):
-            y2 = np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
-            z2 = np.int64(found[labels_at + t - 2]) * n + found[labels_at + t - 1]
-            total += weights[layout.triples + y2, y] - weights[layout.triples + z2, z]
+    following = 0
+    for q in range(table.length[p]):
+        t, z = place_of(p, q, table, chains)
+        total += scores[t, labels[start + t]] - scores[t, z]
+        for s in range(max(t, following, 1), min(t + reach + 1, length)):
+            y, z = np.int64(labels[start + s]), np.int64(found[s])
+            if differ(labels, found, start, 0, s, 1):
+                y1, z1 = np.int64(labels[start + s - 1]), np.int64(found[s - 1])
+                total += pair_score(data, start + s, y1, y, weights)
+                total -= pair_score(data, start + s, z1, z, weights)
+            if layout.triples >= 0 and s > 1:
+                y2 = np.int64(labels[start + s - 2]) * n + labels[start + s - 1]
+                z2 = np.int64(found[s - 2]) * n + found[s - 1]
+                total += weights[layout.triples + y2, y] - weights[layout.triples + z2, z]
+        following = t + reach + 1
+    exchange_labels(b, p, True, table, chains, scratch)
     return total
 
 
 @inlined
-def change_labels(data, b, labels_at, kept, keep, change, moves, weights):  # type: ignore[no-untyped-def]
-    """Add `change` times a cut: to `moves` by position and label, to the weights what is of pairs.
+def change_labels(b, p, table, chains, keep, change, weights, scratch):  # type: ignore[no-untyped-def]
+    """Add `change` times cut `p`: to `moves` by position and label, to weights what is of pairs.
 
     Weights of pairs are `keep` times the old ones.
     """
-    labels, found, layout = data.labels, kept.found, data.layout
-    start, n = data.ends[b], data.layout.n_labels
-    for t in range(data.ends[b + 1] - start):
-        y, z = np.int64(labels[start + t]), np.int64(found[labels_at + t])
-        if y != z:
-            moves[t, y] += change
-            moves[t, z] -= change
-        if t > 0 and differ(labels, found, start, labels_at, t, 1):
-            y1, z1 = np.int64(labels[start + t - 1]), np.int64(found[labels_at + t - 1])
-            change_pair(data, start + t, y1, y, keep, change, weights)
-            change_pair(data, start + t, z1, z, keep, -change, weights)
-        if layout.triples >= 0 and t > 1 and differ(labels, found, start, labels_at, t, 2):
-            y2 = layout.triples + np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
-            z2 = layout.triples + np.int64(found[labels_at + t - 2]) * n + found[labels_at + t - 1]
-            weights[y2, y] = keep * weights[y2, y] + change
-            weights[z2, z] = keep * weights[z2, z] - change
+    data, layout, found = chains.data, chains.data.layout, scratch.labels
+    labels, start, n = data.labels, data.ends[b], data.layout.n_labels
+    length = data.ends[b + 1] - start
+    reach = 1 if layout.triples < 0 else 2
+    exchange_labels(b, p, False, table, chains, scratch)
+    following = 0
+    for q in range(table.length[p]):
+        t, z = place_of(p, q, table, chains)
+        scratch.moves[t, labels[start + t]] += change
+        scratch.moves[t, z] -= change
+        for s in range(max(t, following, 1), min(t + reach + 1, length)):
+            y, z = np.int64(labels[start + s]), np.int64(found[s])
+            if differ(labels, found, start, 0, s, 1):
+                y1, z1 = np.int64(labels[start + s - 1]), np.int64(found[s - 1])
+                change_pair(data, start + s, y1, y, keep, change, weights)
+                change_pair(data, start + s, z1, z, keep, -change, weights)
+            if layout.triples >= 0 and s > 1:
+                y2 = layout.triples + np.int64(labels[start + s - 2]) * n + labels[start + s - 1]
+                z2 = layout.triples + np.int64(found[s - 2]) * n + found[s - 1]
+                weights[y2, y] = keep * weights[y2, y] + change
+                weights[z2, z] = keep * weights[z2, z] - change
+        following = t + reach + 1
+    exchange_labels(b, p, True, table, chains, scratch)
 
 
 @inlined
@@ -331,77 +402,88 @@ def scale_of(loss, slack):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def append_labels(b, p, m, n_parts, table, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
-    """Append cut `p` as number `m` of example `b`, all of whose parts are listed."""
-    change_labels(data, b, scratch.where[m], kept, 1.0, 1.0, scratch.moves, scratch.cut)
+def append_labels(b, p, n_parts, table, chains, scratch):  # type: ignore[no-untyped-def]
+    """Append cut `p` to example `b`, all of whose parts are listed."""
+    data = chains.data
+    change_labels(b, p, table, chains, 1.0, 1.0, scratch.cut, scratch)
     add_moves(data, b, n_parts, scratch.cut, scratch)
     score_parts(data, b, n_parts, scratch.cut, scratch.products, scratch)
+    m = table.size[b]
     table.slots[table.slot_at[b] + m] = p
     table.size[b] = m + 1
     gram_at, stride = table.gram_at[b], table.capacity[b]
     for j in range(m + 1):
         other = table.slots[table.slot_at[b] + j]
-        product = cut_product(data, b, scratch.where[j], kept, scratch.products, scratch.cut)
-        product *= scale_of(table.loss[p], slack) * scale_of(table.loss[other], slack)
+        product = cut_product(b, other, table, chains, scratch.products, scratch.cut, scratch)
+        product *= scale_of(table.loss[p], chains.slack) * scale_of(table.loss[other], chains.slack)
         table.gram[gram_at + m * stride + j] = product
         table.gram[gram_at + j * stride + m] = product
     clear_cut(data, b, n_parts, scratch)
     clear_moves(data, n_parts, scratch)
-    change_labels(data, b, scratch.where[m], kept, 0.0, 0.0, scratch.moves, scratch.cut)
+    change_labels(b, p, table, chains, 0.0, 0.0, scratch.cut, scratch)
 
 
 @inlined
-def enter_labels(o, b, new, table, data, kept):  # type: ignore[no-untyped-def]
-    """A number for the new cut, whose labels are the next of those kept."""
-    p = enter(0, new.losses[o], 0.0, table)
-    kept.at[p] = kept.used[0]
-    kept.used[0] += data.ends[b + 1] - data.ends[b]
-    return p
+def enter_labels(b, first, found, loss, table, chains):  # type: ignore[no-untyped-def]
+    """A number for the cut of the labels from ``found[first]`` on, whose codes are set."""
+    length = code_of(b, first, found, table.counts[N_ENTRIES], table, chains.data, chains.bits)
+    return enter(length, loss, 0.0, table)
 
 
 @inlined
-def copy_labels(o, new, kept):  # type: ignore[no-untyped-def]
-    """Copy new labels behind those that are kept; returns where they begin."""
-    at, first = kept.used[0], new.starts[o]
-    for t in range(new.starts[o + 1] - first):
-        kept.found[at + t] = new.found[first + t]
-    return at
+def code_of(b, first, found, at, table, data, bits):  # type: ignore[no-untyped-def]
+    """Set codes, from ``columns[at]`` on, where labels are not the true ones; returns how many."""
+    start = data.ends[b]
+    n_codes = 0
+    for t in range(data.ends[b + 1] - start):
+        z = found[first + t]
+        if z != data.labels[start + t]:
+            table.columns[at + n_codes] = (np.uint32(t) << bits) | np.uint32(z)
+            n_codes += 1
+    return n_codes
+
+
+@compiled
+def code_labels(examples, numbers, new, table, data, bits):  # type: ignore[no-untyped-def]
+    """See `OutputCuts.code`."""
+    for k in range(len(numbers)):
+        p, at = numbers[k], table.counts[N_ENTRIES]
+        length = code_of(examples[k], new.starts[k], new.found, at, table, data, bits)
+        table.start[p], table.length[p] = at, length
+        table.counts[N_ENTRIES] += length
+        table.counts[N_LIVE] += length
 
 
 @inlined
-def list_cuts(b, table, data, kept, scratch):  # type: ignore[no-untyped-def]
-    """Set where the labels of all cuts begin, and list their parts; returns how many."""
-    n_parts = 0
-    for j in range(table.size[b]):
-        scratch.where[j] = kept.at[table.slots[table.slot_at[b] + j]]
-        n_parts = list_parts(data, b, scratch.where[j], kept, n_parts, scratch)
-    return n_parts
+def withdraw(p, table):  # type: ignore[no-untyped-def]
+    """Give the number back of the cut that was entered last."""
+    table.free[table.counts[N_FREE]] = p
+    table.counts[N_FREE] += 1
+    table.counts[N_ENTRIES] -= table.length[p]
+    table.counts[N_LIVE] -= table.length[p]
+    table.length[p] = UNUSED
 
 
 @inlined
-def label_slope(b, j, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
-    """``loss - <w, psi>`` of cut ``j`` of example `b`, of whose parts the scores are known."""
-    loss = table.loss[table.slots[table.slot_at[b] + j]]
-    product = cut_product(data, b, scratch.where[j], kept, scratch.scores, weights)
-    return loss - scale_of(loss, slack) * product
+def label_slope(b, p, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
+    """``loss - <w, psi>`` of cut `p`, of whose parts the scores are known."""
+    product = cut_product(b, p, table, chains, scratch.scores, weights, scratch)
+    return table.loss[p] - scale_of(table.loss[p], chains.slack) * product
 
 
 @inlined
-def set_label_coef(b, j, new, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def set_label_coef(b, p, new, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """Change a coefficient, moves of parts still to be added; returns the change of linear term."""
-    p = table.slots[table.slot_at[b] + j]
     change = new - table.coef[p]
     if change != 0.0:
         table.coef[p] = new
-        change_labels(
-            data, b, scratch.where[j], kept, 1.0, change * scale_of(table.loss[p], slack),
-            scratch.moves, weights,
-        )  # fmt: skip
+        scaled = change * scale_of(table.loss[p], chains.slack)
+        change_labels(b, p, table, chains, 1.0, scaled, weights, scratch)
     return change * table.loss[p]
 
 
 @compiled
-def update_chains(examples, rule, new, added, sums, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def update_chains(examples, rule, new, added, sums, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`update_examples` for cuts that are kept as labels.
 
     Parameters
@@ -409,89 +491,89 @@ def update_chains(examples, rule, new, added, sums, table, weights, data, slack,
     examples, rule, added, sums : as there
     new : NewOutputs, labels and losses for each example, or without losses
     table, weights : Table and ndarray of shape (n_rows, n_columns), changed
-    data, slack : ChainData, and whether features are scaled by the loss
-    kept : Kept, with room for all new labels
-    scratch : Scratch
+    chains, scratch : Chains and Scratch
     """
-    slopes, coef = scratch.slopes, scratch.coef
+    slopes, coef, data = scratch.slopes, scratch.coef, chains.data
     for o in range(len(examples)):
         b = examples[o]
+        at = table.slot_at[b]
         m = table.size[b]
-        n_parts = list_cuts(b, table, data, kept, scratch)
+        take_labels(b, data, scratch)
+        n_parts = list_cuts(b, table, chains, scratch)
+        entered = -1
         if len(new.losses) > 0:
-            scratch.where[m] = copy_labels(o, new, kept)
-            n_parts = list_parts(data, b, scratch.where[m], kept, n_parts, scratch)
-        work = score_parts(data, b, n_parts, weights, scratch.scores, scratch)
+            entered = enter_labels(b, new.starts[o], new.found, new.losses[o], table, chains)
+            n_parts = list_parts(b, entered, table, chains, n_parts, scratch)
+        work = PART_COST * score_parts(data, b, n_parts, weights, scratch.scores, scratch)
         highest = 0.0
         value = 0.0
         for j in range(m):
-            slopes[j] = slope = label_slope(b, j, table, weights, data, slack, kept, scratch)
-            coef[j] = table.coef[table.slots[table.slot_at[b] + j]]
+            p = table.slots[at + j]
+            slopes[j] = slope = label_slope(b, p, table, weights, chains, scratch)
+            coef[j] = table.coef[p]
             highest = max(highest, slope)
             value += coef[j] * slope
-        if len(new.losses) > 0:
-            product = cut_product(data, b, scratch.where[m], kept, scratch.scores, weights)
-            slope = new.losses[o] - scale_of(new.losses[o], slack) * product
+        if entered >= 0:
+            slope = label_slope(b, entered, table, weights, chains, scratch)
             if slope > highest + rule.tolerance:
                 highest = slope
-                p = enter_labels(o, b, new, table, data, kept)
-                append_labels(b, p, m, n_parts, table, data, slack, kept, scratch)
-                added[o] = p
+                append_labels(b, entered, n_parts, table, chains, scratch)
+                added[o] = entered
                 slopes[m] = slope
                 coef[m] = 0.0
                 work += 3 * work
                 m += 1
+            else:
+                withdraw(entered, table)
         work += step_block(b, m, highest, value, rule, table, slopes, coef, sums)
         for j in range(m):
-            sums[LINEAR] += set_label_coef(
-                b, j, coef[j], table, weights, data, slack, kept, scratch
-            )
-        work += add_moves(data, b, n_parts, weights, scratch)
+            p = table.slots[at + j]
+            sums[LINEAR] += set_label_coef(b, p, coef[j], table, weights, chains, scratch)
+        work += PART_COST * add_moves(data, b, n_parts, weights, scratch)
         clear_moves(data, n_parts, scratch)
         forget_parts(n_parts, scratch)
         sums[WORK] += work
 
 
 @compiled
-def put_labels(examples, new, coef, added, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def put_labels(examples, new, coef, added, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`put_cuts` for cuts that are kept as labels; other arguments as in `update_chains`."""
     for o in range(len(examples)):
         b = examples[o]
-        m = table.size[b]
-        n_parts = list_cuts(b, table, data, kept, scratch)
-        scratch.where[m] = copy_labels(o, new, kept)
-        n_parts = list_parts(data, b, scratch.where[m], kept, n_parts, scratch)
-        p = enter_labels(o, b, new, table, data, kept)
+        take_labels(b, chains.data, scratch)
+        p = enter_labels(b, new.starts[o], new.found, new.losses[o], table, chains)
         table.coef[p] = table.previous[p] = coef[o]
-        append_labels(b, p, m, n_parts, table, data, slack, kept, scratch)
-        added[o] = p
+        n_parts = list_cuts(b, table, chains, scratch)
+        n_parts = list_parts(b, p, table, chains, n_parts, scratch)
+        append_labels(b, p, n_parts, table, chains, scratch)
         forget_parts(n_parts, scratch)
+        added[o] = p
 
 
 @compiled
-def add_best_labels(examples, vector, best, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def add_best_labels(examples, vector, best, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`add_best_cuts` for cuts that are kept as labels; other arguments as in `update_chains`."""
+    data = chains.data
     total = 0.0
     for b in examples:
         best[b] = -1
         highest = 0.0
-        chosen = 0
-        n_parts = list_cuts(b, table, data, kept, scratch)
+        take_labels(b, data, scratch)
+        n_parts = list_cuts(b, table, chains, scratch)
         score_parts(data, b, n_parts, weights, scratch.scores, scratch)
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
             table.idle[p] += 1
-            slope = label_slope(b, j, table, weights, data, slack, kept, scratch)
+            slope = label_slope(b, p, table, weights, chains, scratch)
             if slope > highest:
                 highest = slope
                 best[b] = p
-                chosen = j
         p = best[b]
         if p >= 0:
             table.idle[p] = 0
-            change = table.totals[b] * scale_of(table.loss[p], slack)
             total += table.totals[b] * table.loss[p]
-            change_labels(data, b, scratch.where[chosen], kept, 1.0, change, scratch.moves, vector)
+            change = table.totals[b] * scale_of(table.loss[p], chains.slack)
+            change_labels(b, p, table, chains, 1.0, change, vector, scratch)
             add_moves(data, b, n_parts, vector, scratch)
             clear_moves(data, n_parts, scratch)
         forget_parts(n_parts, scratch)
@@ -499,42 +581,41 @@ def add_best_labels(examples, vector, best, table, weights, data, slack, kept, s
 
 
 @compiled
-def hinges_of_labels(examples, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def hinges_of_labels(examples, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`hinges_of` for cuts that are kept as labels; arguments as in `update_chains`."""
     total = 0.0
     for b in examples:
         highest = 0.0
-        n_parts = list_cuts(b, table, data, kept, scratch)
-        score_parts(data, b, n_parts, weights, scratch.scores, scratch)
+        take_labels(b, chains.data, scratch)
+        n_parts = list_cuts(b, table, chains, scratch)
+        score_parts(chains.data, b, n_parts, weights, scratch.scores, scratch)
         for j in range(table.size[b]):
-            slope = label_slope(b, j, table, weights, data, slack, kept, scratch)
-            highest = max(highest, slope)
+            p = table.slots[table.slot_at[b] + j]
+            highest = max(highest, label_slope(b, p, table, weights, chains, scratch))
         forget_parts(n_parts, scratch)
         total += table.totals[b] * highest
     return total
 
 
 @inlined
-def move_example(b, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def move_example(b, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """Set the coefficients of example `b` to ``scratch.coef``, as `set_label_coef`."""
     linear = 0.0
     n_parts = 0
+    take_labels(b, chains.data, scratch)
     for j in range(table.size[b]):
         p = table.slots[table.slot_at[b] + j]
-        scratch.where[j] = kept.at[p]
         if scratch.coef[j] != table.coef[p]:
-            n_parts = list_parts(data, b, scratch.where[j], kept, n_parts, scratch)
-            linear += set_label_coef(
-                b, j, scratch.coef[j], table, weights, data, slack, kept, scratch
-            )
-    add_moves(data, b, n_parts, weights, scratch)
-    clear_moves(data, n_parts, scratch)
+            n_parts = list_parts(b, p, table, chains, n_parts, scratch)
+            linear += set_label_coef(b, p, scratch.coef[j], table, weights, chains, scratch)
+    add_moves(chains.data, b, n_parts, weights, scratch)
+    clear_moves(chains.data, n_parts, scratch)
     forget_parts(n_parts, scratch)
     return linear
 
 
 @compiled
-def extrapolate_chains(examples, momentum, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def extrapolate_chains(examples, momentum, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`extrapolate_examples` for cuts that are kept as labels; arguments as in `update_chains`."""
     linear = 0.0
     for b in examples:
@@ -542,16 +623,16 @@ def extrapolate_chains(examples, momentum, table, weights, data, slack, kept, sc
         if step >= 0.0:
             for j in range(table.size[b]):
                 scratch.coef[j] = extrapolated(table.slots[table.slot_at[b] + j], step, table)
-            linear += move_example(b, table, weights, data, slack, kept, scratch)
+            linear += move_example(b, table, weights, chains, scratch)
     return linear
 
 
 @compiled
-def revert_chains(examples, table, weights, data, slack, kept, scratch):  # type: ignore[no-untyped-def]
+def revert_chains(examples, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`revert_examples` for cuts that are kept as labels; arguments as in `update_chains`."""
     linear = 0.0
     for b in examples:
         for j in range(table.size[b]):
             scratch.coef[j] = table.previous[table.slots[table.slot_at[b] + j]]
-        linear += move_example(b, table, weights, data, slack, kept, scratch)
+        linear += move_example(b, table, weights, chains, scratch)
     return linear

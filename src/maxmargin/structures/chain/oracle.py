@@ -196,6 +196,10 @@ def infer_labels(
     return scores
 
 
+_MERGED = 4
+"""Features of a chain for each weight from which on cuts are better kept as merged entries."""
+
+
 class ChainOracle(CompiledOracle):
     """Separation oracle over labelled sequences, with compiled inference.
 
@@ -249,10 +253,12 @@ class ChainOracle(CompiledOracle):
         return ChainDistributions(self, temperature)
 
     @property
-    def output_cuts(self) -> "LabelCuts":
+    def output_cuts(self) -> "LabelCuts | None":
         from maxmargin.structures.chain.label_cuts import LabelCuts
 
-        return LabelCuts(self)
+        # Merged cuts of dense features are much shorter than what they are merged of.
+        features = self.sequences.rows.starts[-1] / max(self.n_examples, 1)
+        return LabelCuts(self) if features < _MERGED * self.n_features else None
 
     @property
     def data(self) -> ChainData:
