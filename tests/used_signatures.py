@@ -132,6 +132,16 @@ def use_many_classes() -> None:
         model.fit(X, y).fit(X, y)
 
 
+def use_long_tagger_fits() -> None:
+    """Fit taggers until a momentum is reverted, and from an earlier fit."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(200, 4)), random.integers(0, 3, size=200)
+    for kind in (np.float32, np.float64):
+        model = mm.SequenceTagger(C=10.0, tol=1e-6, max_iter=60, warm_start=True)
+        for _ in range(2):
+            model.fit(X.astype(kind), y, lengths=[5] * 40)
+
+
 def use_threads() -> None:
     """Fit rows that are enough for two threads, to classes and to numbers."""
     random = np.random.default_rng(0)
@@ -181,6 +191,7 @@ def missing_lines() -> list[str]:
         warnings.simplefilter("ignore")
         use_everything()
         use_many_classes()
+        use_long_tagger_fits()
         use_threads()
         with TemporaryDirectory() as folder:
             use_commands(Path(folder))

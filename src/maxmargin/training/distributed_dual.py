@@ -24,6 +24,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.dual.cut_table import StepRule
+from maxmargin.dual.output_cuts import OutputWorkingSet
 from maxmargin.dual.working_set import BlockUpdate, WorkingSet
 from maxmargin.solvers.block_coordinate import ENTRY_COST, Auto
 from maxmargin.solvers.loop import Momentum, SolverRun, Stopping
@@ -125,8 +126,8 @@ def interpolated(old: Floats, new: Floats, part: float) -> Floats:
 class ShardCuts(WorkingSet):
     """A working set that remembers where an update began, and has `scale` times coefficients."""
 
-    def __init__(self, totals: Floats, n_features: int) -> None:
-        super().__init__(totals, n_features)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.gaps[:] = 0.0  # sweeps leave examples out that have no cuts yet
         self.scale = 1.0
         self.begin_update()
@@ -160,6 +161,10 @@ class ShardCuts(WorkingSet):
         self._moved(0.0, weights)
 
 
+class ShardOutputs(ShardCuts, OutputWorkingSet):
+    """The same with outputs in place of entries."""
+
+
 class ShardRun(BlockRun):
     """The run of a shard, which may stop in the middle of a pass."""
 
@@ -170,7 +175,8 @@ class ShardRun(BlockRun):
         self, oracle: Oracle, options: Auto, seed: Any, single: bool, averaging: bool
     ) -> None:
         super().__init__(oracle, Stopping(), Threads(1), seed, options.batch_size, averaging)
-        self.working_set = ShardCuts(oracle.C.copy(), oracle.n_features)
+        cuts, size = oracle.output_cuts, (oracle.C.copy(), oracle.n_features)
+        self.working_set = ShardCuts(*size) if cuts is None else ShardOutputs(*size, cuts)
         self.options = options
         # With several shards, the driver says how far to extrapolate.
         self.momentum = Momentum(self, options.acceleration and single)
