@@ -303,22 +303,6 @@ def add_row_multiple(rows, i, change, weights):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def row_score_in(rows, i, weights, m):  # type: ignore[no-untyped-def]
-    """``x_i' weights[:, m]`` for class-contiguous weights, without the constant feature."""
-    at = rows.starts[i]
-    count = rows.starts[i + 1] - at
-    return column_product(rows.values, at, rows.columns, at * rows.indexed, count, weights, m)
-
-
-@inlined
-def add_row_in(rows, i, change, weights, m):  # type: ignore[no-untyped-def]
-    """``weights[:, m] += change * x_i`` for class-contiguous weights, likewise."""
-    at = rows.starts[i]
-    count = rows.starts[i + 1] - at
-    add_to_column(rows.values, at, rows.columns, at * rows.indexed, count, weights, m, change)
-
-
-@inlined
 def row_score(rows, i, weights):  # type: ignore[no-untyped-def]
     """``x_i' weights`` for one weight vector."""
     at, stop = rows.starts[i], rows.starts[i + 1]

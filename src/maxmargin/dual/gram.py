@@ -44,7 +44,7 @@ def make_table(n_entries: int, n_features: int) -> HashTable:
 
 
 @inlined
-def _find(column, table):  # type: ignore[no-untyped-def]
+def find(column, table):  # type: ignore[no-untyped-def]
     """Position of `column`, or of the empty place where it belongs."""
     mask = len(table.keys) - 1
     # The top bits of a product that mixes all of the column's bits.
@@ -58,7 +58,7 @@ def _find(column, table):  # type: ignore[no-untyped-def]
 def spread(start, stop, columns, values, factor, taken, table):  # type: ignore[no-untyped-def]
     """Add `factor` times a cut to what is in the table; returns how many places are taken."""
     for q in range(start, stop):
-        h = _find(columns[q], table)
+        h = find(columns[q], table)
         if table.keys[h] == EMPTY:
             table.keys[h] = columns[q]
             table.sums[h] = 0.0
@@ -73,7 +73,7 @@ def product_with_spread(start, stop, columns, values, table):  # type: ignore[no
     """Inner product of a cut with the one in the table."""
     total = 0.0
     for q in range(start, stop):
-        h = _find(columns[q], table)
+        h = find(columns[q], table)
         if table.keys[h] != EMPTY:
             total += values[q] * table.sums[h]
     return total

@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import (
-    add_row_in,
-    add_row_multiple,
-    add_row_scores,
-    row_score_in,
-)
+from maxmargin.compiled.rows import add_to_column, column_product
+from maxmargin.compiled.simd import add_multiple, add_scores
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.dual.cut_table import (
     LINEAR,
@@ -32,8 +28,9 @@ from maxmargin.dual.cut_table import (
     longest_step,
     step_block,
 )
+from maxmargin.dual.gram import EMPTY, HashTable, clear, find, make_table
 from maxmargin.dual.output_cuts import NewOutputs
-from maxmargin.structures.chain.oracle import ChainData, ChainOracle, differ
+from maxmargin.structures.chain.oracle import ChainData, ChainOracle, Layout, differ
 
 NARROW = 8
 """Columns of the weight table up to which all labels are scored at once, in one vector or two."""
@@ -44,11 +41,27 @@ PART_COST = 2
 
 
 class Chains(NamedTuple):
-    """The examples; `bits` of codes are labels, and with `slack` a loss scales features."""
+    """The examples; `bits` of codes are labels, and with `slack` a loss scales features.
+
+    `cut_layout` is that of a weight table for the features of one example.
+    """
 
     data: ChainData
     bits: np.uint32
     slack: bool
+    cut_layout: Layout
+
+
+class Model(NamedTuple):
+    """A weight table, its layout, and the columns of an example's features in it.
+
+    Those of position ``t`` are ``columns[at[t]:]``.
+    """
+
+    table: Floats
+    layout: Layout
+    columns: NDArray[np.uint32]
+    at: Order
 
 
 class Scratch(NamedTuple):
@@ -56,8 +69,10 @@ class Scratch(NamedTuple):
 
     By position and label: `scores` at the weights, `products` with the new cut, `moves` of the
     coefficients, and what was `seen`; `parts` lists these. By position: `labels` of a cut, else
-    the true ones. By cut: its slope and its new coefficient. The new `cut` is as large as the
-    weights.
+    the true ones. By cut: its slope and its new coefficient.
+
+    The new `cut` is a weight table of the features at hand only, which `numbers` counts; `own` and
+    `own_at` have their columns in it, and `at` those in the weights, see `Model`.
     """
 
     scores: Floats
@@ -69,6 +84,10 @@ class Scratch(NamedTuple):
     slopes: Floats
     coef: Floats
     cut: Floats
+    numbers: HashTable
+    own: NDArray[np.uint32]
+    own_at: Order
+    at: Order
 
 
 class LabelCuts:
@@ -81,6 +100,9 @@ class LabelCuts:
         self.oracle = oracle
         self._bits = np.uint32(max(oracle.layout.n_labels - 1, 1).bit_length())
         longest, width = oracle.sequences.longest, oracle.layout.n_columns
+        sequences = oracle.sequences
+        most = int(np.diff(sequences.rows.starts[sequences.ends]).max(initial=0))
+        self._cut_layout = oracle.layout.resized(min(most, oracle.layout.n_features))
         scores, products, moves = np.zeros((3, longest, width))
         self._scratch = Scratch(
             scores,
@@ -91,7 +113,11 @@ class LabelCuts:
             labels=np.zeros(longest, dtype=np.uint16),
             slopes=np.zeros(0),
             coef=np.zeros(0),
-            cut=np.zeros((oracle.layout.n_rows, width)),
+            cut=np.zeros((self._cut_layout.n_rows, width)),
+            numbers=make_table(self._cut_layout.n_features, oracle.layout.n_features),
+            own=np.zeros(most, dtype=np.uint32),
+            own_at=np.zeros(longest, dtype=np.int64),
+            at=np.zeros(longest, dtype=np.int64),
         )
 
     def update(
@@ -114,8 +140,8 @@ class LabelCuts:
         new: NewOutputs,
         added: NDArray[np.int32],
     ) -> None:
-        weights = self._scratch.cut.ravel()  # of which nothing is read
-        put_labels(examples, new, coef, added, *self._arguments(weights, table))
+        # Of these weights nothing is read.
+        put_labels(examples, new, coef, added, *self._arguments(np.zeros(0), table))
 
     def code(
         self, examples: Order, numbers: NDArray[np.int32], table: Table, new: NewOutputs
@@ -144,8 +170,9 @@ class LabelCuts:
         if widest > len(self._scratch.slopes):
             slopes, coef = np.zeros((2, 2 * widest))
             self._scratch = self._scratch._replace(slopes=slopes, coef=coef)
-        chains = Chains(self.oracle.data, self._bits, self.oracle.slack)
-        return table, self.oracle.layout.table(weights), chains, self._scratch
+        chains = Chains(self.oracle.data, self._bits, self.oracle.slack, self._cut_layout)
+        in_rows = weights.reshape(-1, self.oracle.layout.n_columns)
+        return table, in_rows, chains, self._scratch
 
 
 @inlined
@@ -195,10 +222,36 @@ def list_cuts(b, table, chains, scratch):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def take_labels(b, data, scratch):  # type: ignore[no-untyped-def]
-    """Copy the true labels of an example, which the functions below expect."""
-    for t in range(data.ends[b + 1] - data.ends[b]):
-        scratch.labels[t] = data.labels[data.ends[b] + t]
+def take_example(b, data, scratch):  # type: ignore[no-untyped-def]
+    """Set the true labels of an example, and where its features are, for the functions below."""
+    start = data.ends[b]
+    for t in range(data.ends[b + 1] - start):
+        scratch.labels[t] = data.labels[start + t]
+        scratch.at[t] = data.rows.starts[start + t] * data.rows.indexed
+
+
+@inlined
+def number_features(b, n_parts, rows, start, scratch):  # type: ignore[no-untyped-def]
+    """Number the features of all parts listed, for the table of a new cut; returns how many."""
+    numbers, own = scratch.numbers, scratch.own
+    for q in range(n_parts):
+        scratch.own_at[scratch.parts[q, 0]] = -1
+    taken = used = 0
+    for q in range(n_parts):
+        t = scratch.parts[q, 0]
+        if scratch.own_at[t] < 0:
+            scratch.own_at[t] = used
+            for p in range(rows.starts[start + t + 1] - rows.starts[start + t]):
+                column = rows.columns[scratch.at[t] + p]
+                h = find(column, numbers)
+                if numbers.keys[h] == EMPTY:
+                    numbers.keys[h] = column
+                    numbers.sums[h] = taken
+                    numbers.places[taken] = h
+                    taken += 1
+                own[used] = np.uint32(numbers.sums[h])
+                used += 1
+    return taken
 
 
 @inlined
@@ -217,8 +270,9 @@ def forget_parts(n_parts, scratch):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def fixed_score(layout, t, length, m, weights):  # type: ignore[no-untyped-def]
+def fixed_score(model, t, length, m):  # type: ignore[no-untyped-def]
     """Bias and ends of label `m` at position `t`."""
+    weights, layout = model.table, model.layout
     score = 0.0
     if layout.bias >= 0:
         score += weights[layout.bias, m]
@@ -230,8 +284,9 @@ def fixed_score(layout, t, length, m, weights):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def change_fixed(layout, t, length, m, keep, change, weights):  # type: ignore[no-untyped-def]
+def change_fixed(model, t, length, m, keep, change):  # type: ignore[no-untyped-def]
     """``weight = keep * weight + change`` where `fixed_score` reads."""
+    weights, layout = model.table, model.layout
     if layout.bias >= 0:
         weights[layout.bias, m] = keep * weights[layout.bias, m] + change
     if layout.first >= 0 and t == 0:
@@ -241,28 +296,32 @@ def change_fixed(layout, t, length, m, keep, change, weights):  # type: ignore[n
 
 
 @inlined
-def score_parts(data, b, n_parts, weights, scores, scratch):  # type: ignore[no-untyped-def]
+def score_parts(b, n_parts, data, model, scores, scratch):  # type: ignore[no-untyped-def]
     """Set the scores of all parts listed; returns how many features they have."""
-    layout, start = data.layout, data.ends[b]
+    rows, start = data.rows, data.ends[b]
     length = data.ends[b + 1] - start
+    n_columns = model.layout.n_columns
     n_entries = 0
     for q in range(n_parts):
         t, m = np.int64(scratch.parts[q, 0]), np.int64(scratch.parts[q, 1])
-        if layout.n_columns <= NARROW:
-            for c in range(layout.n_columns):
-                scores[t, c] = fixed_score(layout, t, length, c, weights)
-            add_row_scores(data.rows, start + t, weights, scores[t])
+        first, at = rows.starts[start + t], model.at[t]
+        count = rows.starts[start + t + 1] - first
+        if n_columns <= NARROW:
+            for c in range(n_columns):
+                scores[t, c] = fixed_score(model, t, length, c)
+            add_scores(rows.values, first, model.columns, at, count, model.table, scores[t])
         else:
-            score = fixed_score(layout, t, length, m, weights)
-            scores[t, m] = score + row_score_in(data.rows, start + t, weights, m)
-        n_entries += data.rows.starts[start + t + 1] - data.rows.starts[start + t]
+            scores[t, m] = fixed_score(model, t, length, m) + column_product(
+                rows.values, first, model.columns, at, count, model.table, m
+            )
+        n_entries += count
     return n_entries
 
 
 @inlined
-def pair_score(data, row, a, b, weights):  # type: ignore[no-untyped-def]
+def pair_score(data, row, a, b, model):  # type: ignore[no-untyped-def]
     """Transition from label `a` to `b`, with the features tied to it at a row."""
-    layout, tied = data.layout, data.tied
+    weights, layout, tied = model.table, model.layout, data.tied
     score = weights[layout.transitions + a, b]
     if layout.tied >= 0:
         for q in range(tied.starts[row], tied.starts[row + 1]):
@@ -272,9 +331,9 @@ def pair_score(data, row, a, b, weights):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def change_pair(data, row, a, b, keep, change, weights):  # type: ignore[no-untyped-def]
+def change_pair(data, row, a, b, keep, change, model):  # type: ignore[no-untyped-def]
     """``weight = keep * weight + change * feature`` where `pair_score` reads."""
-    layout, tied = data.layout, data.tied
+    weights, layout, tied = model.table, model.layout, data.tied
     at = layout.transitions + a
     weights[at, b] = keep * weights[at, b] + change
     if layout.tied >= 0:
@@ -284,10 +343,10 @@ def change_pair(data, row, a, b, keep, change, weights):  # type: ignore[no-unty
 
 
 @inlined
-def cut_product(b, p, table, chains, scores, weights, scratch):  # type: ignore[no-untyped-def]
+def cut_product(b, p, table, chains, model, scores, scratch):  # type: ignore[no-untyped-def]
     """``<weights, phi(x, y_true) - phi(x, y)>`` for cut `p`, of whose parts `scores` are known."""
-    data, layout, found = chains.data, chains.data.layout, scratch.labels
-    labels, start, n = data.labels, data.ends[b], data.layout.n_labels
+    data, weights, layout = chains.data, model.table, model.layout
+    labels, found, start, n = data.labels, scratch.labels, data.ends[b], model.layout.n_labels
     length = data.ends[b + 1] - start
     reach = 1 if layout.triples < 0 else 2
     exchange_labels(b, p, False, table, chains, scratch)
@@ -300,8 +359,8 @@ def cut_product(b, p, table, chains, scores, weights, scratch):  # type: ignore[
             y, z = np.int64(labels[start + s]), np.int64(found[s])
             if differ(labels, found, start, 0, s, 1):
                 y1, z1 = np.int64(labels[start + s - 1]), np.int64(found[s - 1])
-                total += pair_score(data, start + s, y1, y, weights)
-                total -= pair_score(data, start + s, z1, z, weights)
+                total += pair_score(data, start + s, y1, y, model)
+                total -= pair_score(data, start + s, z1, z, model)
             if layout.triples >= 0 and s > 1:
                 y2 = np.int64(labels[start + s - 2]) * n + labels[start + s - 1]
                 z2 = np.int64(found[s - 2]) * n + found[s - 1]
@@ -312,13 +371,13 @@ def cut_product(b, p, table, chains, scores, weights, scratch):  # type: ignore[
 
 
 @inlined
-def change_labels(b, p, table, chains, keep, change, weights, scratch):  # type: ignore[no-untyped-def]
-    """Add `change` times cut `p`: to `moves` by position and label, to weights what is of pairs.
+def change_labels(b, p, table, chains, keep, change, model, scratch):  # type: ignore[no-untyped-def]
+    """Add `change` times cut `p` to `moves` by position and label, and what is of pairs to weights.
 
     Weights of pairs are `keep` times the old ones.
     """
-    data, layout, found = chains.data, chains.data.layout, scratch.labels
-    labels, start, n = data.labels, data.ends[b], data.layout.n_labels
+    data, weights, layout = chains.data, model.table, model.layout
+    labels, found, start, n = data.labels, scratch.labels, data.ends[b], model.layout.n_labels
     length = data.ends[b + 1] - start
     reach = 1 if layout.triples < 0 else 2
     exchange_labels(b, p, False, table, chains, scratch)
@@ -331,8 +390,8 @@ def change_labels(b, p, table, chains, keep, change, weights, scratch):  # type:
             y, z = np.int64(labels[start + s]), np.int64(found[s])
             if differ(labels, found, start, 0, s, 1):
                 y1, z1 = np.int64(labels[start + s - 1]), np.int64(found[s - 1])
-                change_pair(data, start + s, y1, y, keep, change, weights)
-                change_pair(data, start + s, z1, z, keep, -change, weights)
+                change_pair(data, start + s, y1, y, keep, change, model)
+                change_pair(data, start + s, z1, z, keep, -change, model)
             if layout.triples >= 0 and s > 1:
                 y2 = layout.triples + np.int64(labels[start + s - 2]) * n + labels[start + s - 1]
                 z2 = layout.triples + np.int64(found[s - 2]) * n + found[s - 1]
@@ -343,27 +402,28 @@ def change_labels(b, p, table, chains, keep, change, weights, scratch):  # type:
 
 
 @inlined
-def add_moves(data, b, n_parts, weights, scratch):  # type: ignore[no-untyped-def]
+def add_moves(b, n_parts, data, model, scratch):  # type: ignore[no-untyped-def]
     """Add the moves of all parts to the weights; returns how many features these have."""
-    layout, start, moves = data.layout, data.ends[b], scratch.moves
+    rows, start, moves = data.rows, data.ends[b], scratch.moves
     length = data.ends[b + 1] - start
     n_entries = 0
     for q in range(n_parts):
         t, m = np.int64(scratch.parts[q, 0]), np.int64(scratch.parts[q, 1])
+        first, at = rows.starts[start + t], model.at[t]
+        count = rows.starts[start + t + 1] - first
         moved = False
-        if layout.n_columns <= NARROW:
-            for c in range(layout.n_labels):
+        if model.layout.n_columns <= NARROW:
+            for c in range(model.layout.n_labels):
                 if moves[t, c] != 0.0:
                     moved = True
-                    change_fixed(layout, t, length, c, 1.0, moves[t, c], weights)
+                    change_fixed(model, t, length, c, 1.0, moves[t, c])
             if moved:
-                add_row_multiple(data.rows, start + t, moves[t], weights)
+                add_multiple(rows.values, first, model.columns, at, count, model.table, moves[t])
         elif moves[t, m] != 0.0:
             moved = True
-            change_fixed(layout, t, length, m, 1.0, moves[t, m], weights)
-            add_row_in(data.rows, start + t, moves[t, m], weights, m)
-        if moved:
-            n_entries += data.rows.starts[start + t + 1] - data.rows.starts[start + t]
+            change_fixed(model, t, length, m, 1.0, moves[t, m])
+            add_to_column(rows.values, first, model.columns, at, count, model.table, m, moves[t, m])
+        n_entries += moved * count
     return n_entries
 
 
@@ -380,19 +440,18 @@ def clear_moves(data, n_parts, scratch):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def clear_cut(data, b, n_parts, scratch):  # type: ignore[no-untyped-def]
+def clear_cut(b, n_parts, data, model, scratch):  # type: ignore[no-untyped-def]
     """Set the new cut to zero where moves of parts were added to it."""
-    layout, rows, start = data.layout, data.rows, data.ends[b]
+    layout, rows, start = model.layout, data.rows, data.ends[b]
     length = data.ends[b + 1] - start
     for q in range(n_parts):
         t, part = np.int64(scratch.parts[q, 0]), np.int64(scratch.parts[q, 1])
         narrow = layout.n_columns <= NARROW
         for m in range(0 if narrow else part, layout.n_labels if narrow else part + 1):
             if scratch.moves[t, m] != 0.0:
-                change_fixed(layout, t, length, m, 0.0, 0.0, scratch.cut)
-                at = rows.starts[start + t]
-                for p in range(rows.starts[start + t + 1] - at):
-                    scratch.cut[rows.columns[at * rows.indexed + p], m] = 0.0
+                change_fixed(model, t, length, m, 0.0, 0.0)
+                for p in range(rows.starts[start + t + 1] - rows.starts[start + t]):
+                    model.table[model.columns[model.at[t] + p], m] = 0.0
 
 
 @inlined
@@ -405,22 +464,25 @@ def scale_of(loss, slack):  # type: ignore[no-untyped-def]
 def append_labels(b, p, n_parts, table, chains, scratch):  # type: ignore[no-untyped-def]
     """Append cut `p` to example `b`, all of whose parts are listed."""
     data = chains.data
-    change_labels(b, p, table, chains, 1.0, 1.0, scratch.cut, scratch)
-    add_moves(data, b, n_parts, scratch.cut, scratch)
-    score_parts(data, b, n_parts, scratch.cut, scratch.products, scratch)
+    cut = Model(scratch.cut, chains.cut_layout, scratch.own, scratch.own_at)
+    n_numbers = number_features(b, n_parts, data.rows, data.ends[b], scratch)
+    change_labels(b, p, table, chains, 1.0, 1.0, cut, scratch)
+    add_moves(b, n_parts, data, cut, scratch)
+    score_parts(b, n_parts, data, cut, scratch.products, scratch)
     m = table.size[b]
     table.slots[table.slot_at[b] + m] = p
     table.size[b] = m + 1
     gram_at, stride = table.gram_at[b], table.capacity[b]
     for j in range(m + 1):
         other = table.slots[table.slot_at[b] + j]
-        product = cut_product(b, other, table, chains, scratch.products, scratch.cut, scratch)
+        product = cut_product(b, other, table, chains, cut, scratch.products, scratch)
         product *= scale_of(table.loss[p], chains.slack) * scale_of(table.loss[other], chains.slack)
         table.gram[gram_at + m * stride + j] = product
         table.gram[gram_at + j * stride + m] = product
-    clear_cut(data, b, n_parts, scratch)
+    clear_cut(b, n_parts, data, cut, scratch)
     clear_moves(data, n_parts, scratch)
-    change_labels(b, p, table, chains, 0.0, 0.0, scratch.cut, scratch)
+    change_labels(b, p, table, chains, 0.0, 0.0, cut, scratch)
+    clear(n_numbers, scratch.numbers)
 
 
 @inlined
@@ -465,20 +527,26 @@ def withdraw(p, table):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def label_slope(b, p, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
+def model_of(weights, data, scratch):  # type: ignore[no-untyped-def]
+    """The weights of all examples, or another vector like them."""
+    return Model(weights, data.layout, data.rows.columns, scratch.at)
+
+
+@inlined
+def label_slope(b, p, table, chains, model, scratch):  # type: ignore[no-untyped-def]
     """``loss - <w, psi>`` of cut `p`, of whose parts the scores are known."""
-    product = cut_product(b, p, table, chains, scratch.scores, weights, scratch)
+    product = cut_product(b, p, table, chains, model, scratch.scores, scratch)
     return table.loss[p] - scale_of(table.loss[p], chains.slack) * product
 
 
 @inlined
-def set_label_coef(b, p, new, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
+def set_label_coef(b, p, new, table, chains, model, scratch):  # type: ignore[no-untyped-def]
     """Change a coefficient, moves of parts still to be added; returns the change of linear term."""
     change = new - table.coef[p]
     if change != 0.0:
         table.coef[p] = new
         scaled = change * scale_of(table.loss[p], chains.slack)
-        change_labels(b, p, table, chains, 1.0, scaled, weights, scratch)
+        change_labels(b, p, table, chains, 1.0, scaled, model, scratch)
     return change * table.loss[p]
 
 
@@ -494,27 +562,28 @@ def update_chains(examples, rule, new, added, sums, table, weights, chains, scra
     chains, scratch : Chains and Scratch
     """
     slopes, coef, data = scratch.slopes, scratch.coef, chains.data
+    model = model_of(weights, chains.data, scratch)
     for o in range(len(examples)):
         b = examples[o]
         at = table.slot_at[b]
         m = table.size[b]
-        take_labels(b, data, scratch)
+        take_example(b, data, scratch)
         n_parts = list_cuts(b, table, chains, scratch)
         entered = -1
         if len(new.losses) > 0:
             entered = enter_labels(b, new.starts[o], new.found, new.losses[o], table, chains)
             n_parts = list_parts(b, entered, table, chains, n_parts, scratch)
-        work = PART_COST * score_parts(data, b, n_parts, weights, scratch.scores, scratch)
+        work = PART_COST * score_parts(b, n_parts, data, model, scratch.scores, scratch)
         highest = 0.0
         value = 0.0
         for j in range(m):
             p = table.slots[at + j]
-            slopes[j] = slope = label_slope(b, p, table, weights, chains, scratch)
+            slopes[j] = slope = label_slope(b, p, table, chains, model, scratch)
             coef[j] = table.coef[p]
             highest = max(highest, slope)
             value += coef[j] * slope
         if entered >= 0:
-            slope = label_slope(b, entered, table, weights, chains, scratch)
+            slope = label_slope(b, entered, table, chains, model, scratch)
             if slope > highest + rule.tolerance:
                 highest = slope
                 append_labels(b, entered, n_parts, table, chains, scratch)
@@ -528,8 +597,8 @@ def update_chains(examples, rule, new, added, sums, table, weights, chains, scra
         work += step_block(b, m, highest, value, rule, table, slopes, coef, sums)
         for j in range(m):
             p = table.slots[at + j]
-            sums[LINEAR] += set_label_coef(b, p, coef[j], table, weights, chains, scratch)
-        work += PART_COST * add_moves(data, b, n_parts, weights, scratch)
+            sums[LINEAR] += set_label_coef(b, p, coef[j], table, chains, model, scratch)
+        work += PART_COST * add_moves(b, n_parts, data, model, scratch)
         clear_moves(data, n_parts, scratch)
         forget_parts(n_parts, scratch)
         sums[WORK] += work
@@ -540,7 +609,7 @@ def put_labels(examples, new, coef, added, table, weights, chains, scratch):  # 
     """`put_cuts` for cuts that are kept as labels; other arguments as in `update_chains`."""
     for o in range(len(examples)):
         b = examples[o]
-        take_labels(b, chains.data, scratch)
+        take_example(b, chains.data, scratch)
         p = enter_labels(b, new.starts[o], new.found, new.losses[o], table, chains)
         table.coef[p] = table.previous[p] = coef[o]
         n_parts = list_cuts(b, table, chains, scratch)
@@ -553,18 +622,19 @@ def put_labels(examples, new, coef, added, table, weights, chains, scratch):  # 
 @compiled
 def add_best_labels(examples, vector, best, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`add_best_cuts` for cuts that are kept as labels; other arguments as in `update_chains`."""
-    data = chains.data
+    data, model = chains.data, model_of(weights, chains.data, scratch)
+    into = model_of(vector, data, scratch)
     total = 0.0
     for b in examples:
         best[b] = -1
         highest = 0.0
-        take_labels(b, data, scratch)
+        take_example(b, data, scratch)
         n_parts = list_cuts(b, table, chains, scratch)
-        score_parts(data, b, n_parts, weights, scratch.scores, scratch)
+        score_parts(b, n_parts, data, model, scratch.scores, scratch)
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
             table.idle[p] += 1
-            slope = label_slope(b, p, table, weights, chains, scratch)
+            slope = label_slope(b, p, table, chains, model, scratch)
             if slope > highest:
                 highest = slope
                 best[b] = p
@@ -573,8 +643,8 @@ def add_best_labels(examples, vector, best, table, weights, chains, scratch):  #
             table.idle[p] = 0
             total += table.totals[b] * table.loss[p]
             change = table.totals[b] * scale_of(table.loss[p], chains.slack)
-            change_labels(b, p, table, chains, 1.0, change, vector, scratch)
-            add_moves(data, b, n_parts, vector, scratch)
+            change_labels(b, p, table, chains, 1.0, change, into, scratch)
+            add_moves(b, n_parts, data, into, scratch)
             clear_moves(data, n_parts, scratch)
         forget_parts(n_parts, scratch)
     return total
@@ -583,32 +653,33 @@ def add_best_labels(examples, vector, best, table, weights, chains, scratch):  #
 @compiled
 def hinges_of_labels(examples, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`hinges_of` for cuts that are kept as labels; arguments as in `update_chains`."""
+    model = model_of(weights, chains.data, scratch)
     total = 0.0
     for b in examples:
         highest = 0.0
-        take_labels(b, chains.data, scratch)
+        take_example(b, chains.data, scratch)
         n_parts = list_cuts(b, table, chains, scratch)
-        score_parts(chains.data, b, n_parts, weights, scratch.scores, scratch)
+        score_parts(b, n_parts, chains.data, model, scratch.scores, scratch)
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
-            highest = max(highest, label_slope(b, p, table, weights, chains, scratch))
+            highest = max(highest, label_slope(b, p, table, chains, model, scratch))
         forget_parts(n_parts, scratch)
         total += table.totals[b] * highest
     return total
 
 
 @inlined
-def move_example(b, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
+def move_example(b, table, chains, model, scratch):  # type: ignore[no-untyped-def]
     """Set the coefficients of example `b` to ``scratch.coef``, as `set_label_coef`."""
     linear = 0.0
     n_parts = 0
-    take_labels(b, chains.data, scratch)
+    take_example(b, chains.data, scratch)
     for j in range(table.size[b]):
         p = table.slots[table.slot_at[b] + j]
         if scratch.coef[j] != table.coef[p]:
             n_parts = list_parts(b, p, table, chains, n_parts, scratch)
-            linear += set_label_coef(b, p, scratch.coef[j], table, weights, chains, scratch)
-    add_moves(chains.data, b, n_parts, weights, scratch)
+            linear += set_label_coef(b, p, scratch.coef[j], table, chains, model, scratch)
+    add_moves(b, n_parts, chains.data, model, scratch)
     clear_moves(chains.data, n_parts, scratch)
     forget_parts(n_parts, scratch)
     return linear
@@ -617,22 +688,24 @@ def move_example(b, table, weights, chains, scratch):  # type: ignore[no-untyped
 @compiled
 def extrapolate_chains(examples, momentum, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`extrapolate_examples` for cuts that are kept as labels; arguments as in `update_chains`."""
+    model = model_of(weights, chains.data, scratch)
     linear = 0.0
     for b in examples:
         step = longest_step(b, momentum, table)
         if step >= 0.0:
             for j in range(table.size[b]):
                 scratch.coef[j] = extrapolated(table.slots[table.slot_at[b] + j], step, table)
-            linear += move_example(b, table, weights, chains, scratch)
+            linear += move_example(b, table, chains, model, scratch)
     return linear
 
 
 @compiled
 def revert_chains(examples, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
     """`revert_examples` for cuts that are kept as labels; arguments as in `update_chains`."""
+    model = model_of(weights, chains.data, scratch)
     linear = 0.0
     for b in examples:
         for j in range(table.size[b]):
             scratch.coef[j] = table.previous[table.slots[table.slot_at[b] + j]]
-        linear += move_example(b, table, weights, chains, scratch)
+        linear += move_example(b, table, chains, model, scratch)
     return linear
