@@ -12,6 +12,7 @@ from maxmargin.core.oracle import Threads
 from maxmargin.dual.cut_table import AWAY, N_ENTRIES, StepRule, listed
 from maxmargin.dual.output_cuts import OutputWorkingSet, working_set_of
 from maxmargin.dual.working_set import WorkingSet
+from maxmargin.structures.chain import label_cuts
 from maxmargin.structures.chain import oracle as chain_oracle
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 
@@ -34,9 +35,10 @@ KINDS = {
 def make_oracle(random, n_labels=3, order=1, n_tied=0, dense=False, ends=True, **options):
     lengths = random.integers(0, 6, size=8)
     n_rows = int(lengths.sum())
-    X = sp.csr_array(sp.random_array((n_rows, 7), density=0.4, format="csr", rng=random))
+    n_features = 40
+    X = sp.csr_array(sp.random_array((n_rows, n_features), density=0.1, format="csr", rng=random))
     tied = sp.csr_array(sp.random_array((n_rows, max(n_tied, 1)), density=0.7, rng=random))
-    layout = Layout.of(7, n_labels, bias=ends, ends=ends, order=order, n_tied=n_tied)
+    layout = Layout.of(n_features, n_labels, bias=ends, ends=ends, order=order, n_tied=n_tied)
     loss = random.uniform(0.5, 1.5, (n_labels, n_labels)) * (1.0 - np.eye(n_labels))
     return ChainOracle(
         Sequences.of(
@@ -140,8 +142,15 @@ def assert_same(a, b):
 @given(
     seed=st.integers(0, 2**32 - 1),
     moves=st.lists(st.sampled_from(MOVES), max_size=12),
+    small=st.sampled_from([0, 1 << 17]),
 )
-def test_outputs_are_as_good_as_entries(kind, seed, moves):
+def test_outputs_are_as_good_as_entries(kind, seed, moves, small):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_cuts, "SMALL_TABLE", small)
+        check_moves(kind, seed, moves)
+
+
+def check_moves(kind, seed, moves):
     random = np.random.default_rng(seed)
     one = Driven.start(make_oracle(random, **KINDS[kind]))
     for name in ("infer", *moves):

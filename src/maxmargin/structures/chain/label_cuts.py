@@ -36,6 +36,9 @@ NARROW = 8
 """Columns of the weight table up to which all labels are scored at once, in one vector or two."""
 
 
+SMALL_TABLE = 1 << 17
+"""Weights up to which the table of a new cut is as large: a megabyte, which fits in a cache."""
+
 PART_COST = 2
 """Time for a feature of a part in that for an entry of a cut, with all that there is beside it."""
 
@@ -102,7 +105,10 @@ class LabelCuts:
         longest, width = oracle.sequences.longest, oracle.layout.n_columns
         sequences = oracle.sequences
         most = int(np.diff(sequences.rows.starts[sequences.ends]).max(initial=0))
-        self._cut_layout = oracle.layout.resized(min(most, oracle.layout.n_features))
+        small = oracle.n_features <= SMALL_TABLE
+        self._cut_layout = oracle.layout.resized(
+            oracle.layout.n_features if small else min(most, oracle.layout.n_features)
+        )
         scores, products, moves = np.zeros((3, longest, width))
         self._scratch = Scratch(
             scores,
@@ -231,8 +237,13 @@ def take_example(b, data, scratch):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def number_features(b, n_parts, rows, start, scratch):  # type: ignore[no-untyped-def]
-    """Number the features of all parts listed, for the table of a new cut; returns how many."""
+def number_features(b, n_parts, chains, scratch):  # type: ignore[no-untyped-def]
+    """Number the features of all parts listed, for the table of a new cut; returns how many.
+
+    In a table with room for all features they keep their columns.
+    """
+    rows, start = chains.data.rows, chains.data.ends[b]
+    keep = chains.cut_layout.n_features == chains.data.layout.n_features
     numbers, own = scratch.numbers, scratch.own
     for q in range(n_parts):
         scratch.own_at[scratch.parts[q, 0]] = -1
@@ -242,14 +253,15 @@ def number_features(b, n_parts, rows, start, scratch):  # type: ignore[no-untype
         if scratch.own_at[t] < 0:
             scratch.own_at[t] = used
             for p in range(rows.starts[start + t + 1] - rows.starts[start + t]):
-                column = rows.columns[scratch.at[t] + p]
-                h = find(column, numbers)
-                if numbers.keys[h] == EMPTY:
-                    numbers.keys[h] = column
-                    numbers.sums[h] = taken
-                    numbers.places[taken] = h
-                    taken += 1
-                own[used] = np.uint32(numbers.sums[h])
+                own[used] = column = rows.columns[scratch.at[t] + p]
+                if not keep:
+                    h = find(column, numbers)
+                    if numbers.keys[h] == EMPTY:
+                        numbers.keys[h] = column
+                        numbers.sums[h] = taken
+                        numbers.places[taken] = h
+                        taken += 1
+                    own[used] = np.uint32(numbers.sums[h])
                 used += 1
     return taken
 
@@ -465,7 +477,7 @@ def append_labels(b, p, n_parts, table, chains, scratch):  # type: ignore[no-unt
     """Append cut `p` to example `b`, all of whose parts are listed."""
     data = chains.data
     cut = Model(scratch.cut, chains.cut_layout, scratch.own, scratch.own_at)
-    n_numbers = number_features(b, n_parts, data.rows, data.ends[b], scratch)
+    n_numbers = number_features(b, n_parts, chains, scratch)
     change_labels(b, p, table, chains, 1.0, 1.0, cut, scratch)
     add_moves(b, n_parts, data, cut, scratch)
     score_parts(b, n_parts, data, cut, scratch.products, scratch)
