@@ -171,13 +171,23 @@ def check_moves(kind, seed, moves):
 def test_room_is_used_again():
     random = np.random.default_rng(0)
     one = Driven.start(make_oracle(random, n_labels=10))
-    everyone = np.arange(one.oracle.n_examples)
+    everyone, room = np.arange(one.oracle.n_examples), 160
+    one.set._resize_arena(room)
     for _ in range(200):
         one.move("infer", everyone, 3.0 * random.normal(size=one.oracle.n_features))
         one.move("drop", everyone, None)
-    assert len(one.set._table.columns) <= 20 * len(one.oracle.labels)
+    assert len(one.set._table.columns) == room
     for with_outputs, with_entries in zip(one.seen, one.with_entries().seen, strict=True):
         assert_same(with_outputs, with_entries)
+
+
+def test_room_to_spare_stays():
+    random = np.random.default_rng(0)
+    one = Driven.start(make_oracle(random, n_labels=10))
+    first = len(one.set._table.columns)
+    for b in range(one.oracle.n_examples):
+        one.move("infer", np.array([b]), random.normal(size=one.oracle.n_features))
+        assert len(one.set._table.columns) == first
 
 
 def test_outputs_are_known_after_an_interrupted_update(monkeypatch):

@@ -332,8 +332,7 @@ class WorkingSet(Stateful):
         self._widen_scratch(int(self._table.capacity[examples].max()))
 
     def _make_room_for(self, cuts: Cuts) -> None:
-        if self._table.counts[N_ENTRIES] + len(cuts.values) > len(self._table.values):
-            self._extend_arena(len(cuts.values))
+        self._extend_arena(len(cuts.values))
         largest = int(np.diff(cuts.starts).max(initial=0))
         if largest >= len(self._hash.places):
             self._hash = make_table(2 * largest, self.n_features)
@@ -360,11 +359,13 @@ class WorkingSet(Stateful):
         self.outputs += [None] * (new - old)
 
     def _extend_arena(self, n_entries: int) -> None:
-        """Make room for more entries, by compaction or a larger arena."""
+        """Make room for more entries where it is short, by compaction or a larger arena."""
+        if self._table.counts[N_ENTRIES] + n_entries <= len(self._table.columns):
+            return
         size = self._arena_with(n_entries)
         if self._has_gaps:
             self._close_gaps()
-        if size > len(self._table.values):
+        if size > len(self._table.columns):
             self._resize_arena(size)
 
     def _resize_arena(self, size: int) -> None:
@@ -393,7 +394,7 @@ class WorkingSet(Stateful):
 
     def _arena_with(self, n_entries: int) -> int:
         """Size of the arena with room for so many more entries."""
-        counts, size = self._table.counts, len(self._table.values)
+        counts, size = self._table.counts, len(self._table.columns)
         if counts[N_ENTRIES] + n_entries <= size:
             return size
         used = int(counts[N_LIVE if self._has_gaps else N_ENTRIES])
