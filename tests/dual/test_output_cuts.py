@@ -168,6 +168,23 @@ def check_moves(kind, seed, moves):
         assert not any(getattr(scratch, left).any() for left in ("moves", "seen", "cut"))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_without_entries_are_those_of_cuts(kind):
+    random = np.random.default_rng(0)
+    one = Driven.start(make_oracle(random, **KINDS[kind]))
+    order = random.permutation(one.oracle.n_examples)
+    weights = random.normal(size=one.oracle.n_features)
+    for threads in (Threads(1), Threads(2)):
+        with threads:
+            # What they were said to have taken makes threads pay.
+            threads._seconds[id(one.oracle)] = 1.0
+            cuts = one.oracle.separate(weights, order, threads)
+            threads._seconds[id(one.oracle)] = 1.0
+            found = one.set.separate(one.oracle, weights, order, threads)
+        assert found.outputs == cuts.outputs
+        assert_array_equal(found.losses, cuts.losses)
+
+
 def test_room_is_used_again():
     random = np.random.default_rng(0)
     one = Driven.start(make_oracle(random, n_labels=10))

@@ -290,12 +290,32 @@ class CompiledOracle(Oracle):
     def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         def separated(part: slice) -> Cuts:
             some = examples[part]
-            starts = starts_of(self.output_sizes[some])
-            found = np.empty(starts[-1], dtype=self.output_dtype)
-            suboptimality = self.infer(weights, some, starts, found) if len(some) else None
-            return self._cuts(some, starts, found)._replace(suboptimality=suboptimality)
+            starts, found, suboptimality = self._inferred(weights, some)
+            entries = self.entries_of(some, starts, found)
+            return Cuts(*entries, outputs_of(starts, found), suboptimality)
 
         return Cuts.join(threads.map_slices(separated, len(examples), id(self)))
+
+    def most_violating(
+        self, weights: Floats, examples: Order, threads: Threads
+    ) -> tuple[Order, NDArray[Any]]:
+        """What `separate` finds, without cutting planes: `starts` and `found`."""
+
+        def inferred(part: slice) -> NDArray[Any]:
+            return self._inferred(weights, examples[part])[1]
+
+        found = threads.map_slices(inferred, len(examples), id(self))
+        all_found = found[0] if len(found) == 1 else np.concatenate(found)
+        return starts_of(self.output_sizes[examples]), all_found
+
+    def _inferred(
+        self, weights: Floats, examples: Order
+    ) -> tuple[Order, NDArray[Any], Floats | None]:
+        """The most violating outputs: `starts`, `found`, and what `infer` returns."""
+        starts = starts_of(self.output_sizes[examples])
+        found = np.empty(starts[-1], dtype=self.output_dtype)
+        suboptimality = self.infer(weights, examples, starts, found) if len(examples) else None
+        return starts, found, suboptimality
 
     def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
         return Cuts(*self.entries_from(examples, outputs), list(outputs))
@@ -311,10 +331,11 @@ class CompiledOracle(Oracle):
         self.check_outputs(examples, starts, found)
         return self.entries_of(examples, starts, found)
 
-    def _cuts(self, examples: Order, starts: Order, found: NDArray[Any]) -> Cuts:
-        raw, size = found.tobytes(), np.dtype(self.output_dtype).itemsize
-        outputs = [raw[size * a : size * b] for a, b in pairwise(starts.tolist())]
-        return Cuts(*self.entries_of(examples, starts, found), outputs)
+
+def outputs_of(starts: Order, found: NDArray[Any]) -> list[bytes]:
+    """Outputs of a `CompiledOracle`, as solvers know them."""
+    raw, size = found.tobytes(), found.strides[0]  # dtypes may be of subarrays
+    return [raw[size * a : size * b] for a, b in pairwise(starts.tolist())]
 
 
 def outputs_missing(problem: Any) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.cuts import Cuts, starts_of
-from maxmargin.core.oracle import CompiledOracle, Oracle
+from maxmargin.core.oracle import CompiledOracle, Oracle, Threads, outputs_of
 from maxmargin.dual.cut_table import N_ENTRIES, N_LIVE, StepRule, Table, listed
 from maxmargin.dual.working_set import WorkingSet
 
@@ -24,6 +24,11 @@ class NewOutputs(NamedTuple):
     found: NDArray[Any]
     losses: Floats
 
+    @property
+    def outputs(self) -> list[bytes]:
+        """The outputs one by one, as those of `Cuts`."""
+        return outputs_of(self.starts, self.found)
+
 
 class OutputCuts(Protocol):
     """What `cut_table` does with entries, done with outputs.
@@ -33,6 +38,9 @@ class OutputCuts(Protocol):
     """
 
     oracle: CompiledOracle
+
+    def losses(self, examples: Order, starts: Order, found: NDArray[Any]) -> Floats:
+        """Losses of a batch of outputs, see `CompiledOracle`."""
 
     def update(
         self,
@@ -114,7 +122,14 @@ class OutputWorkingSet(WorkingSet):
         table.start[in_use] = starts[:-1]
         table.counts[N_ENTRIES] = starts[-1]
 
-    def _make_room_for(self, cuts: Cuts) -> None:
+    def separate(
+        self, oracle: Oracle, weights: Floats, examples: Order, threads: Threads
+    ) -> NewOutputs:
+        """Outputs and losses: entries, which are not kept, would take as long as a block update."""
+        starts, found = self._routines.oracle.most_violating(weights, examples, threads)
+        return NewOutputs(starts, found, self._routines.losses(examples, starts, found))
+
+    def _make_room_for(self, cuts: Cuts | NewOutputs) -> None:
         self._extend_arena(sum(map(len, cuts.outputs)) // self._output_dtype.itemsize)
 
     @property
@@ -131,11 +146,13 @@ class OutputWorkingSet(WorkingSet):
         examples: Order,
         weights: Floats,
         rule: StepRule,
-        cuts: Cuts | None,
+        cuts: Cuts | NewOutputs | None,
         added: NDArray[np.int32],
         sums: Floats,
     ) -> None:
-        if cuts is None:
+        if isinstance(cuts, NewOutputs):
+            new = cuts
+        elif cuts is None:
             new = self._new([], np.zeros(0), examples[:0])
         else:
             new = self._new(cuts.outputs, cuts.losses, examples)

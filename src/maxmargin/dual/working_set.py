@@ -15,6 +15,7 @@ from maxmargin.compiled.rows import add_to
 from maxmargin.core.arrays import Floats, Order, dot
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts, starts_of
+from maxmargin.core.oracle import Oracle, Threads
 from maxmargin.core.state import Stateful
 from maxmargin.dual.cut_table import (
     GAIN,
@@ -138,6 +139,10 @@ class WorkingSet(Stateful):
     @property
     def n_bytes(self) -> int:
         return sum(array.nbytes for array in self._table)
+
+    def separate(self, oracle: Oracle, weights: Floats, examples: Order, threads: Threads) -> Any:
+        """Call the oracle for cuts to `update` with, and for nothing else."""
+        return oracle.separate(weights, examples, threads)
 
     def update(
         self, examples: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None

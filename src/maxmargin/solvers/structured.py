@@ -11,7 +11,7 @@ Its dual has a variable for every output y of every example i (the n-slack formu
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from maxmargin.core.arrays import Floats, Order, check_finite, check_shape, dot
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import TINY, Result, Status
@@ -338,7 +337,7 @@ class BlockRun(TrackedRun):
     def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
         """Call the oracle for the examples `order`, with a block update of each."""
         total, inferred = BlockUpdate(0.0, 0.0, 0.0, 0.0), 0
-        for examples, cuts in self._found(order, self.weights):
+        for examples, cuts in self._found(order, self.weights, self._separate_for_update):
             total += self.working_set.update(examples, self.weights, rule, cuts)
             inferred += len(examples)
             if self.stopping.out_of_time:
@@ -361,7 +360,7 @@ class BlockRun(TrackedRun):
         """
         kept_at = self.weights if kept_at is None else kept_at
         total = Hinges(0.0, 0.0)
-        for examples, cuts in self._found(self.everything, weights):
+        for examples, cuts in self._found(self.everything, weights, self.oracle.separate):
             total += self.oracle.hinges(cuts, weights, examples)
             self.working_set.update(examples, kept_at, ADD_ONLY, cuts)
             if self.stopping.out_of_time:
@@ -369,12 +368,17 @@ class BlockRun(TrackedRun):
         self.passes += 1
         return total
 
-    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
-        """Batches of examples with their cuts; weights may change in between."""
+    def _separate_for_update(self, weights: Floats, examples: Order, threads: Threads) -> Any:
+        return self.working_set.separate(self.oracle, weights, examples, threads)
+
+    def _found(
+        self, order: Order, weights: Floats, separate: Callable[[Floats, Order, Threads], Any]
+    ) -> Iterator[tuple[Order, Any]]:
+        """Batches of examples with what `separate` finds; weights may change in between."""
         size = self.batch_size
         for start in range(0, len(order), size):
             examples = order[start : start + size]
-            cuts = self.oracle.separate(weights, examples, self.threads)
+            cuts = separate(weights, examples, self.threads)
             self.calls += len(examples)
             each = self.oracle.oracle_work
             self.work += len(examples) * (ITERATION_COST if each is None else each)

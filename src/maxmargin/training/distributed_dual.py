@@ -9,7 +9,7 @@ A shard counts its updates `scale` times: it keeps coefficients times `scale`, u
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -18,7 +18,6 @@ import numpy as np
 
 from maxmargin.core.arrays import Floats, Order
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle, Threads
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
@@ -210,8 +209,10 @@ class ShardRun(BlockRun):
         self.effort += ENTRY_COST * swept.work
         return swept
 
-    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
-        found = super()._found(order, weights)
+    def _found(
+        self, order: Order, weights: Floats, separate: Callable[[Floats, Order, Threads], Any]
+    ) -> Iterator[tuple[Order, Any]]:
+        found = super()._found(order, weights, separate)
         while True:
             started = time.perf_counter()
             item = next(found, None)

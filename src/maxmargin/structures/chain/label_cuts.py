@@ -30,7 +30,7 @@ from maxmargin.dual.cut_table import (
 )
 from maxmargin.dual.gram import EMPTY, HashTable, clear, find, make_table
 from maxmargin.dual.output_cuts import NewOutputs
-from maxmargin.structures.chain.oracle import ChainData, ChainOracle, Layout, differ
+from maxmargin.structures.chain.oracle import ChainData, ChainOracle, Labels, Layout, differ
 
 NARROW = 8
 """Columns of the weight table up to which all labels are scored at once, in one vector or two."""
@@ -125,6 +125,9 @@ class LabelCuts:
             own_at=np.zeros(longest, dtype=np.int64),
             at=np.zeros(longest, dtype=np.int64),
         )
+
+    def losses(self, examples: Order, starts: Order, found: Labels) -> Floats:
+        return self.oracle.measured(examples, starts, found)[1]
 
     def update(
         self,

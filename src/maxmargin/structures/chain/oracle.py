@@ -281,14 +281,18 @@ class ChainOracle(CompiledOracle):
         check_indices("labels of outputs", found, self.layout.n_labels)
 
     def entries_of(self, examples: Order, starts: Order, found: Labels) -> Entries:
-        where = self.data, examples, starts, found
-        counts, losses = np.empty(len(examples), dtype=np.int64), np.empty(len(examples))
-        measure_cuts(*where, self.zero_one, counts, losses)
+        counts, losses = self.measured(examples, starts, found)
         entries = starts_of(counts)
         columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
         scales = losses if self.slack else np.ones(len(examples))
         fill_cuts(self.data, examples, starts, found, scales, entries, columns, values)
         return entries, columns, values, losses
+
+    def measured(self, examples: Order, starts: Order, found: Labels) -> tuple[Order, Floats]:
+        """Number of entries and loss of the cut of each output."""
+        counts, losses = np.empty(len(examples), dtype=np.int64), np.empty(len(examples))
+        measure_cuts(self.data, examples, starts, found, self.zero_one, counts, losses)
+        return counts, losses
 
 
 @inlined
