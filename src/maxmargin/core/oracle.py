@@ -45,28 +45,32 @@ class Threads:
         self.n_threads = n_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
         self._seconds: dict[Any, float] = {}
-        """What one number took in the last `map_slices` of each kind."""
+        """What a unit of work took in the last `map_slices` of each kind."""
 
     def shares(self, n: int, work: float = math.inf) -> list[slice]:
         """``range(n)`` in one slice a thread; in one slice if `work` for each is too little."""
         return _slices(n, self.n_threads if n * work > WORK_FOR_THREADS else 1)
 
-    def map_slices(self, function: Callable[[slice], Answer], n: int, kind: Any) -> list[Answer]:
-        """Results for ``range(n)`` in one slice, or one a thread if that pays.
+    def map_slices(
+        self, function: Callable[[slice], Answer], work: Floats, kind: Any
+    ) -> list[Answer]:
+        """Results for ``range(len(work))`` in one slice, or one of equal work a thread if that pays.
 
         What the last call of this `kind` took tells, which decides nothing but who computes.
         """
         if self.n_threads == 1:
-            return [function(slice(0, n))]
-        pays = n * self._seconds.get(kind, 0.0) > SECONDS_FOR_THREADS
+            return [function(slice(0, len(work)))]
+        total = float(work.sum())
+        pays = total * self._seconds.get(kind, 0.0) > SECONDS_FOR_THREADS
 
         def timed(part: slice) -> tuple[Answer, float]:
             started = time.thread_time()
             return function(part), time.thread_time() - started
 
-        found = self.map(timed, _slices(n, self.n_threads if pays else 1) or [slice(0, 0)])
-        if n:
-            self._seconds[kind] = sum(spent for _, spent in found) / n
+        slices = _slices_of(work, self.n_threads) if pays else [slice(0, len(work))]
+        found = self.map(timed, slices)
+        if total > 0.0:
+            self._seconds[kind] = sum(spent for _, spent in found) / total
         return [answer for answer, _ in found]
 
     def map(
@@ -112,6 +116,15 @@ def _slices(n: int, parts: int) -> list[slice]:
     """``range(n)`` in so many slices, without empty ones."""
     cuts = [n * part // parts for part in range(parts + 1)]
     return [slice(a, b) for a, b in pairwise(cuts) if b > a]
+
+
+def _slices_of(work: Floats, parts: int) -> list[slice]:
+    """``range(len(work))`` in so many slices of about the same work, without empty ones."""
+    done = np.cumsum(work)
+    # To the nearest end of a thing: where half of it is done.
+    cuts = np.searchsorted(done - 0.5 * work, done[-1] * np.arange(1, parts) / parts)
+    ends = [0, *cuts.tolist(), len(work)]
+    return [slice(a, b) for a, b in pairwise(ends) if b > a]
 
 
 class Hinges(NamedTuple):
@@ -273,6 +286,10 @@ class CompiledOracle(Oracle):
     @abstractmethod
     def oracle_work(self) -> float: ...
 
+    def work_of(self, examples: Order) -> Floats:
+        """Work of the oracle calls for some examples, in any unit."""
+        return self.output_sizes[examples].astype(np.float64)
+
     @abstractmethod
     def infer(
         self, weights: Floats, examples: Order, starts: Order, found: NDArray[Any]
@@ -294,7 +311,7 @@ class CompiledOracle(Oracle):
             entries = self.entries_of(some, starts, found)
             return Cuts(*entries, outputs_of(starts, found), suboptimality)
 
-        return Cuts.join(threads.map_slices(separated, len(examples), id(self)))
+        return Cuts.join(threads.map_slices(separated, self.work_of(examples), id(self)))
 
     def most_violating(
         self, weights: Floats, examples: Order, threads: Threads

@@ -58,6 +58,9 @@ class GrammarOracle(CompiledOracle):
         n = self.lengths.astype(np.float64)
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
+    def work_of(self, examples: Order) -> Floats:
+        return self.lengths[examples].astype(np.float64) ** 3
+
     def infer(self, weights: Floats, examples: Order, starts: Order, found: Nodes) -> None:
         rules, longest = self.grammar.rules, int(self.lengths[examples].max())
         cells = 0 if self.zero_one else n_cells(longest)
