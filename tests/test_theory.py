@@ -23,7 +23,6 @@ from maxmargin.core.conventions import (
     lambda_from_C,
 )
 from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins, unwhitened
-from maxmargin.core.oracle import Threads
 from maxmargin.dual.explicit import SharedWeights, make_dual
 from maxmargin.dual.sweeps import (
     MOVED,
@@ -271,8 +270,7 @@ def left_alone(kind, seed):
         start = random_dual(problem, random)
     state = make_dual(problem, measured_rows(problem.X, problem.bias), start)
     before = state.dual_coef.copy()
-    with Threads(1) as threads:
-        state.sweep(state.due_examples(), threshold, threads)
+    state.sweep(state.due_examples(), threshold)
     if not np.array_equal(before, state.dual_coef):
         return 0.0
     gap = problem.primal(problem.weights(before)) - problem.dual(before)
@@ -465,12 +463,11 @@ def test_an_example_that_never_moves_is_visited_at_these_rounds():
     problem = ScalarProblem.hinge(np.ones(1), np.zeros(1), np.ones(1), X=np.ones((1, 1)))
     state = make_dual(problem, measured_rows(problem.X, problem.bias), longest_wait=LONGEST_WAIT)
     iterations = []
-    with Threads(1) as threads:
-        while state.iteration < 260:
-            order = state.due_examples()
-            iterations += [state.iteration] * len(order)
-            state.sweep(order, 0.0, threads)
-            state.iteration += 1
+    while state.iteration < 260:
+        order = state.due_examples()
+        iterations += [state.iteration] * len(order)
+        state.sweep(order, 0.0)
+        state.iteration += 1
     assert iterations == [0, 2, 6, 14, 30, 62, 126, 190, 254]
 
 
@@ -540,10 +537,9 @@ def test_when_a_start_in_proportion_is_the_better_one(kind, ratio):
     case = random_case(kind, 6)
     problem, optimum = case.problem, case.optimum()
     model = make_dual(problem, measured_rows(problem.X, problem.bias))
-    with Threads(1) as threads:
-        for _ in range(2000):
-            model.sweep(model.due_examples(), 0.0, threads)
-            model.iteration += 1
+    for _ in range(2000):
+        model.sweep(model.due_examples(), 0.0)
+        model.iteration += 1
     best = problem.feasible(model.dual_coef)
     size = np.sum(optimum.weights**2)
     paid = optimum.value - 0.5 * size  # cost times losses

@@ -1,6 +1,7 @@
 """SequentialDual against the referee, its own invariants, and its promises about stopping."""
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 from linear_problems import KINDS, random_case
 
 from maxmargin.compiled.rows import measured_rows
+from maxmargin.core import oracle
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.oracle import Threads
 from maxmargin.core.result import Status
+from maxmargin.dual import explicit
 from maxmargin.dual.explicit import make_dual
 from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
@@ -93,12 +96,13 @@ def test_dual_never_decreases_and_never_passes_the_primal(
     problem = random_case(
         kind, seed, k=k, nonnegative=nonnegative, with_origin=with_origin, bias=bias
     ).problem
-    state = make_dual(problem, measured_rows(problem.X, problem.bias), longest_wait=3)
-    scale = 1.0 + abs(state.primal(state.shared.weights, Threads(1)))
-    last = state.dual
+    measured = measured_rows(problem.X, problem.bias)
     with Threads(n_jobs) as threads:
+        state = make_dual(problem, measured, longest_wait=3, threads=threads)
+        scale = 1.0 + abs(state.primal(state.shared.weights))
+        last = state.dual
         for _ in range(10):
-            state.sweep(state.due_examples(), 0.0, threads)
+            state.sweep(state.due_examples(), 0.0)
             state.iteration += 1
             assert state.dual >= last - 1e-12 * scale
             last = state.dual
@@ -108,7 +112,7 @@ def test_dual_never_decreases_and_never_passes_the_primal(
             assert fresh.dual <= fresh.primal + 1e-12 * scale
             # What the sweeps keep in step equals what is computed anew.
             assert state.dual == pytest.approx(fresh.dual, abs=1e-10 * scale)
-            assert state.primal(state.shared.weights, Threads(1)) == pytest.approx(
+            assert state.primal(state.shared.weights) == pytest.approx(
                 fresh.primal, abs=1e-10 * scale
             )
 
@@ -119,16 +123,22 @@ def test_dual_never_decreases_and_never_passes_the_primal(
     seed=st.integers(0, 10_000),
     momentum=st.floats(0.0, 3.0),
     nonnegative=st.booleans(),
+    n_jobs=st.sampled_from([1, 2]),
 )
-def test_extrapolation_stays_feasible_and_can_be_undone(kind, seed, momentum, nonnegative):
+def test_extrapolation_stays_feasible_and_can_be_undone(kind, seed, momentum, nonnegative, n_jobs):
     problem = random_case(kind, seed, nonnegative=nonnegative).problem
-    state = make_dual(problem, measured_rows(problem.X, problem.bias))
-    threads = Threads(1)
-    for _ in range(3):
-        state.extrapolate(0.0)
-        state.sweep(state.due_examples(), 0.0, threads)
-    dual, coef = state.dual, state.dual_coef.copy()
-    state.extrapolate(momentum)
+    with (
+        Threads(n_jobs) as threads,
+        # Threads always pay.
+        patch.object(explicit, "WORK_OF_A_JOIN", 0.0),
+        patch.object(oracle, "WORK_FOR_THREADS", 0.0),
+    ):
+        state = make_dual(problem, measured_rows(problem.X, problem.bias), threads=threads)
+        for _ in range(3):
+            state.extrapolate(0.0)
+            state.sweep(state.due_examples(), 0.0)
+        dual, coef = state.dual, state.dual_coef.copy()
+        state.extrapolate(momentum)
     np.testing.assert_allclose(
         state.dual_coef, problem.feasible(state.dual_coef), atol=1e-12, rtol=0
     )

@@ -54,9 +54,10 @@ class Threads:
     def map_slices(
         self, function: Callable[[slice], Answer], work: Floats, kind: Any
     ) -> list[Answer]:
-        """Results for ``range(len(work))`` in one slice, or one of equal work a thread if that pays.
+        """Results for ``range(len(work))`` in one slice, or in one a thread if that pays.
 
-        What the last call of this `kind` took tells, which decides nothing but who computes.
+        Slices have equal work. What the last call of this `kind` took tells, which decides nothing
+        but who computes.
         """
         if self.n_threads == 1:
             return [function(slice(0, len(work)))]

@@ -54,6 +54,9 @@ MERGES = 4
 WORK_OF_A_JOIN = 4.0
 """Multiplications that take as long as to join the moves of a weight: it is memory that counts."""
 
+EXTRAPOLATION_COST = 10.0
+"""Multiplications that take as long as to extrapolate a coefficient."""
+
 UPDATE_LIMIT = 1e8
 """Multiplications after which a sweep pauses for clocks and Ctrl-C."""
 
@@ -174,11 +177,12 @@ class LinearDual(Stateful, ABC):
         longest_wait: int,
         seed: int,
         shared: SharedWeights | None,
+        threads: Threads,
     ) -> None:
         rows, curvature = measured
         n = len(curvature)
         self.random = np.array([seed], dtype=np.uint64)
-        self.problem = problem
+        self.problem, self.threads = problem, threads
         self.alone = shared is None
         self.shared = SharedWeights(problem) if shared is None else shared
         self.longest_wait = longest_wait
@@ -292,15 +296,15 @@ class LinearDual(Stateful, ABC):
             penalty = self._penalty(self.shared.weights)
         return penalty + float(self.losses.sum())
 
-    def primal(self, weights: Floats, threads: Threads) -> float:
+    def primal(self, weights: Floats) -> float:
         """Objective at padded `weights`."""
-        n, parts = self.problem.n_samples, threads.n_threads
+        n, parts = self.problem.n_samples, self.threads.n_threads
         cuts = [n * t // parts for t in range(parts + 1)]
 
         def total_loss(ends: tuple[int, int]) -> float:
             return float(self.routines.total_loss(self.data, *ends, weights, self._scratch()))
 
-        return self._penalty(weights) + sum(threads.map(total_loss, pairwise(cuts)))
+        return self._penalty(weights) + sum(self.threads.map(total_loss, pairwise(cuts)))
 
     def _penalty(self, weights: Floats) -> float:
         """Regulariser at padded `weights`."""
@@ -315,19 +319,23 @@ class LinearDual(Stateful, ABC):
         count = update_order(self.updates, self.iteration, self.random, *scratch, order)
         return order[:count]
 
-    def chunks(self, order: Order, threads: Threads) -> Iterator[Order]:
+    def chunks(self, order: Order) -> Iterator[Order]:
         """Chunks of a pass, between which threads merge their weights."""
         size = self.updates_per_call
-        if threads.n_threads > 1:
+        if self.threads.n_threads > 1:
             size = min(size, max(self.updates_per_merge, -(-len(order) // MERGES)))
         for at in range(0, len(order), size):
             yield order[at : at + size]
 
-    def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
+    def sweep(self, order: Order, threshold: float) -> None:
         """Update each example of `order` in turn."""
-        if threads.n_threads > 1 and len(order) >= self.updates_per_merge:
-            self._sweep_in_threads(order, threshold, threads)
-            return
+        if self.threads.n_threads > 1 and len(order) >= self.updates_per_merge:
+            self._sweep_in_threads(order, threshold)
+        else:
+            self._sweep_in_turn(order, threshold)
+
+    def _sweep_in_turn(self, order: Order, threshold: float) -> None:
+        """Sweep in one thread."""
         shared = self.shared
         every = len(order) + 1
         if self.alone:
@@ -338,9 +346,9 @@ class LinearDual(Stateful, ABC):
         elif len(order) < every:
             shared.add_snapshot()
 
-    def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
+    def _sweep_in_threads(self, order: Order, threshold: float) -> None:
         """Sweep parts of `order` on copies of the weights; a line search scales their sum."""
-        shared, n_parts = self.shared, threads.n_threads
+        shared, threads, n_parts = self.shared, self.threads, self.threads.n_threads
         parts = np.array_split(order, n_parts)
         before: list[Floats] = [np.empty(0)] * n_parts
         shape = (n_parts, *shared.unclipped.shape)
@@ -381,7 +389,7 @@ class LinearDual(Stateful, ABC):
         if step < 1.0:
             threads.map(shorten_part, range(n_parts))
         if step == 0.0:  # next to the optimum, where only one example at a time can gain
-            self.sweep(order, threshold, ONE_THREAD)
+            self._sweep_in_turn(order, threshold)
             return
         threads.map(join_range, ranges)
         shared.clip()
@@ -390,13 +398,28 @@ class LinearDual(Stateful, ABC):
 
     def extrapolate(self, momentum: float) -> None:
         """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
-        move_on(self.shared.unclipped, self.last_unclipped, momentum)
-        self.linear += float(
-            self.routines.extrapolate(
-                self.data, momentum, self.coef, self.previous, self.shared.unclipped,
-                self.updates, self._scratch(),
-            )
-        )  # fmt: skip
+        unclipped = self.shared.unclipped
+        move_on(unclipped, self.last_unclipped, momentum)
+        # Where examples cannot go as far, weights are corrected, by each thread in a table of its
+        # own if those are small.
+        n, threads = self.problem.n_samples, self.threads
+        are_small = WORK_OF_A_JOIN * threads.n_threads * len(unclipped) < n
+        parts = (threads if are_small else ONE_THREAD).shares(
+            n, EXTRAPOLATION_COST * self.n_columns
+        )
+        tables = [unclipped, *(np.zeros_like(unclipped) for _ in parts[1:])]
+
+        def extrapolate_part(k: int) -> float:
+            return float(
+                self.routines.extrapolate(
+                    self.data, parts[k].start, parts[k].stop, momentum, self.coef, self.previous,
+                    tables[k], self.updates, self._scratch(),
+                )
+            )  # fmt: skip
+
+        self.linear += sum(threads.map(extrapolate_part, range(len(parts))))
+        for table in tables[1:]:
+            unclipped += table
         self.shared.clip()
 
     def _leave_zero(self) -> None:
@@ -528,11 +551,12 @@ def make_dual(
     longest_wait: int = 0,
     seed: int = 0,
     shared: SharedWeights | None = None,
+    threads: Threads = ONE_THREAD,
 ) -> LinearDual:
     """The dual state for this kind of problem, whose features are `measured_rows`."""
     for kind, dual in ((MulticlassProblem, MulticlassDual), (ScalarProblem, ScalarDual)):
         if isinstance(problem, kind):
-            return dual(problem, measured, start, longest_wait, seed, shared)
+            return dual(problem, measured, start, longest_wait, seed, shared, threads)
     raise TypeError(
         f"SequentialDual solves multi-class, binary and regression problems, "
         f"not {type(problem).__name__}."

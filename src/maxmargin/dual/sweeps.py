@@ -375,10 +375,20 @@ def add_sides(rows, coef, sums):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
+def extrapolate_multiclass(  # type: ignore[no-untyped-def]
+    data, start, stop, momentum, coef, previous, unclipped, updates, scratch
+):
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 
-    `unclipped` has moved by all of `momentum`, which is corrected here. Returns the linear change.
+    The weights have moved by all of `momentum`: what the examples ``start..stop-1`` have moved less
+    is added to `unclipped`. Returns the linear change.
+
+    Parameters
+    ----------
+    data, coef, updates, scratch : as in `sweep_multiclass`
+    start, stop, momentum : ints and float
+    previous : ndarray of shape (n_samples, n_columns), set to the coefficients before
+    unclipped : ndarray of shape (n_features + 1, n_columns), changed
     """
     rows, labels, terms, loss, separate_slacks = data
     # An example's own class lies in [0, own_bound * cost], the others in [-cost, 0].
@@ -386,7 +396,7 @@ def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, s
     n_classes = loss.shape[0]
     change = scratch[0]
     linear = 0.0
-    for i in range(coef.shape[0]):
+    for i in range(start, stop):
         if updates[i, MOVING] == 0:
             continue
         label = labels[i]
@@ -423,12 +433,14 @@ def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, s
 
 
 @compiled
-def extrapolate_scalar(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
+def extrapolate_scalar(  # type: ignore[no-untyped-def]
+    data, start, stop, momentum, coef, previous, unclipped, updates, scratch
+):
     """`extrapolate_multiclass` for `ScalarRows`."""
     rows, terms, epsilon = data
     summed = unclipped.reshape(unclipped.size)
     linear = 0.0
-    for i in range(coef.shape[0]):
+    for i in range(start, stop):
         if updates[i, MOVING] == 0:
             continue
         old = coef[i, 0]

@@ -150,7 +150,9 @@ class LinearRun(ExplicitRun):
         """Start from dual coefficients, or from zero."""
         features, problem = self.features, self.features.of(self.oracle)
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
-        self.dual_state = make_dual(problem, features.measured, start, longest_wait, self.seed)
+        self.dual_state = make_dual(
+            problem, features.measured, start, longest_wait, self.seed, threads=self.threads
+        )
         self.best = self.dual_state.shared.weights.copy()
         self.best_dual = self.dual_state.dual
         self.certificate = Certificate(math.inf, self.best_dual)
@@ -207,8 +209,8 @@ class LinearRun(ExplicitRun):
         state, momentum = self.dual_state, self.momentum
         momentum.apply()
         order = state.due_examples()
-        for chunk in state.chunks(order, self.threads):
-            state.sweep(chunk, self.threshold, self.threads)
+        for chunk in state.chunks(order):
+            state.sweep(chunk, self.threshold)
             if self.stopping.out_of_time:
                 break
         self.calls += len(order)
@@ -264,7 +266,7 @@ class LinearRun(ExplicitRun):
         best[:] = constraints.table(found.weights)
         if problem.origin is not None:
             best += problem.origin
-        self.certificate = Certificate(self.dual_state.primal(self.best, self.threads), -math.inf)
+        self.certificate = Certificate(self.dual_state.primal(self.best), -math.inf)
         self._evaluate(["weights"])
 
     def _evaluate(self, candidates: list[str]) -> None:
@@ -276,7 +278,7 @@ class LinearRun(ExplicitRun):
         primals = {}
         for name in candidates:
             candidate = getattr(state.shared, name)
-            primals[name] = state.primal(candidate, self.threads)
+            primals[name] = state.primal(candidate)
             if primals[name] < best_primal:
                 best_primal = primals[name]
                 self.best[:] = candidate

@@ -236,8 +236,8 @@ class BatchDual:
         """Update the examples that are due; returns how many, averaged over the parts."""
 
         def sweep_one(dual: LinearDual, threads: Threads = ONE_THREAD) -> int:
-            order = dual.due_examples()
-            dual.sweep(order, 0.0, threads)
+            order, dual.threads = dual.due_examples(), threads
+            dual.sweep(order, 0.0)
             dual.iteration += 1
             return len(order)
 
