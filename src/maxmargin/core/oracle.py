@@ -322,7 +322,7 @@ class CompiledOracle(Oracle):
         def inferred(part: slice) -> NDArray[Any]:
             return self._inferred(weights, examples[part])[1]
 
-        found = threads.map_slices(inferred, len(examples), id(self))
+        found = threads.map_slices(inferred, self.work_of(examples), id(self))
         all_found = found[0] if len(found) == 1 else np.concatenate(found)
         return starts_of(self.output_sizes[examples]), all_found
 
