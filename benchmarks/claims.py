@@ -80,7 +80,7 @@ SECTIONS = (
         "*A sequential dual method for large scale multi-class linear SVMs.*",
     ),
     Section("Limits", ("limits", "hard", "regressions", "screening")),
-    Section("Scaling", ("scaling",)),
+    Section("Scaling", ("scaling", "two_threads")),
     Section("Memory and size", ("memory", "out_of_core", "libsvm_reading", "model_files")),
     Section("Clusters", ("cluster", "cluster_model")),
     Section("Use", ("startup", "short_fits", "latency", "time_left", "defaults")),

@@ -1,4 +1,4 @@
-"""How time grows with the data: examples, classes, length, features, threads.
+"""How time grows with the data: examples, classes, length, features.
 
 Each line of the plot varies one thing and leaves the rest alone; the exponent is the slope of a
 straight line through the logarithms of size and time, beside the one that the algorithm lets
@@ -14,7 +14,6 @@ expect.
   and the cube, as there are places to part them.
 - **Features**: a fit of made rows with more and more features but the same number in each row:
   time depends on what a row has, not on what it could have, until the weights leave the cache.
-- **Threads**: one-versus-rest and chains with one and two threads; half of the time would be ideal.
 
 The fastest of several runs in turns counts.
 """
@@ -26,22 +25,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 import maxmargin as mm
 from benchmarks.common import best, interleaved, load, parser, run, say, subsample
 from benchmarks.kernel_cases import all_class_scores, all_viterbi, grammar_case, rows_of
 from benchmarks.machine_limits import fastest
 from benchmarks.reporting import Panel, Report, Row
-from benchmarks.sequences import Chains, fit
 from maxmargin.compiled.rows import make_rows, padded
 from maxmargin.structures.chain.inference import viterbi2
 
 SLACK = 0.15
 """By how much an exponent may be larger than expected."""
-
-THREAD_BAR = 1.5
-"""How many times as fast two threads shall be as one."""
 
 
 class Line(NamedTuple):
@@ -161,28 +155,9 @@ def lines(options: argparse.Namespace) -> list[Line]:
     ]  # fmt: skip
 
 
-def thread_works(quick: bool) -> dict[str, Callable[[int], Any]]:
-    """What is done with one and with two threads."""
-    data = load("covtype", quick) if quick else subsample(load("covtype"), 100_000)
-    random = np.random.default_rng(0)
-    n, length, n_labels = (20, 5, 5) if quick else (2_000, 20, 40)
-    rows = sp.csr_matrix(random.normal(size=(n * length, 20)))
-    words = Chains(rows, random.integers(0, n_labels, n * length), np.full(n, length))
-
-    model = mm.LinearClassifier(formulation="one-vs-rest", tol=1e-2)
-
-    def one_versus_rest(threads: int) -> Any:
-        return model.set_params(n_jobs=threads).fit(data.X, data.y)
-
-    def tagger(threads: int) -> Any:
-        return fit(words, C=1e-3, tol=1e-1, n_jobs=threads, max_iter=20)
-
-    return {"one-versus-rest, Covertype": one_versus_rest, "chains of 40 labels": tagger}
-
-
 def measure(options: argparse.Namespace) -> Report:
     report = Report()
-    for line in [] if options.threads_only else lines(options):
+    for line in lines(options):
         seconds = line.seconds(line.sizes)
         found = exponent(line.sizes, seconds)
         name = f"{line.what} against {line.size}"
@@ -205,32 +180,10 @@ def measure(options: argparse.Namespace) -> Report:
             line.size,
             "seconds",
         )
-    measure_threads(options, report)
     return report
-
-
-def measure_threads(options: argparse.Namespace, report: Report) -> None:
-    """Two threads against one."""
-    curves = {}
-    for name, work in thread_works(options.quick).items():
-        work(1)
-        runs = interleaved({"1": partial(work, 1), "2": partial(work, 2)}, options.repeats)
-        one, two = best(runs["1"]), best(runs["2"])
-        report.rows.append(
-            Row(
-                f"two threads: {name}",
-                f">= {THREAD_BAR:g} times as fast",
-                f"{one / two:.2f} ({one:.2g} to {two:.2g} s)",
-                met=one / two >= THREAD_BAR,
-            )
-        )
-        report.details[f"threads, {name}"] = {"one": one, "two": two}
-        curves[f"{name}: {one / two:.2f}"] = [1.0, 2.0], [one, two]
-    report.panels["Threads"] = Panel(curves, "threads", "seconds", ("linear", "linear"))
 
 
 if __name__ == "__main__":
     arguments = parser(__doc__, repeats=3)
     arguments.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.3, 1.0])
-    arguments.add_argument("--threads-only", action="store_true", help="measure nothing else")
     run(arguments, measure)

@@ -59,19 +59,22 @@ class Threads:
         Slices have equal work. What the last call of this `kind` took tells, which decides nothing
         but who computes.
         """
+        whole = slice(0, len(work))
         if self.n_threads == 1:
-            return [function(slice(0, len(work)))]
+            return [function(whole)]
         total = float(work.sum())
-        pays = total * self._seconds.get(kind, 0.0) > SECONDS_FOR_THREADS
+        if total * self._seconds.get(kind, 0.0) <= SECONDS_FOR_THREADS:
+            started = time.perf_counter()
+            answer = function(whole)
+            self._seconds[kind] = (time.perf_counter() - started) / max(total, 1.0)
+            return [answer]
 
         def timed(part: slice) -> tuple[Answer, float]:
             started = time.thread_time()
             return function(part), time.thread_time() - started
 
-        slices = _slices_of(work, self.n_threads) if pays else [slice(0, len(work))]
-        found = self.map(timed, slices)
-        if total > 0.0:
-            self._seconds[kind] = sum(spent for _, spent in found) / total
+        found = self.map(timed, _slices_of(work, self.n_threads))
+        self._seconds[kind] = sum(spent for _, spent in found) / total
         return [answer for answer, _ in found]
 
     def map(

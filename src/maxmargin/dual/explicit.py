@@ -6,7 +6,6 @@ weights (`SharedWeights`), padded for the compiled routines. `SequentialDual` ch
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -298,13 +297,16 @@ class LinearDual(Stateful, ABC):
 
     def primal(self, weights: Floats) -> float:
         """Objective at padded `weights`."""
-        n, parts = self.problem.n_samples, self.threads.n_threads
-        cuts = [n * t // parts for t in range(parts + 1)]
+        # Weights that another core has read are slow to write again: where sweeps are in turn,
+        # that takes as long as is saved here.
+        n = self.problem.n_samples
+        threads = self.threads if n >= self.updates_per_merge else ONE_THREAD
 
-        def total_loss(ends: tuple[int, int]) -> float:
+        def total_loss(part: slice) -> float:
+            ends = part.start, part.stop
             return float(self.routines.total_loss(self.data, *ends, weights, self._scratch()))
 
-        return self._penalty(weights) + sum(self.threads.map(total_loss, pairwise(cuts)))
+        return self._penalty(weights) + sum(threads.map(total_loss, threads.shares(n)))
 
     def _penalty(self, weights: Floats) -> float:
         """Regulariser at padded `weights`."""

@@ -43,6 +43,9 @@ from maxmargin.solvers.many_classes import ManyClassesRun
 FINISHED = (Status.CONVERGED, Status.MAX_ITER)
 """Statuses of a part that do not depend on the clock."""
 
+PASSES_OF_A_CLASS = 10.0
+"""Passes over the data that the binary problem of a class takes at least."""
+
 UPDATES_FIRST = 50
 """Iterations before an interior-point solve is thought of: most fits end before."""
 
@@ -347,7 +350,10 @@ class ClassesRun(ExplicitRun):
         self.running: dict[Future[Result], int] = {}
         self.at_zero = [part.primal(np.zeros(part.weights_shape)) for part in problem.parts]
         self.starts: Floats | None = None
-        self.pool = ThreadPoolExecutor(min(threads.n_threads, self.n_parts))
+        entries = len(self.features.measured[0].values)
+        work = PASSES_OF_A_CLASS * float(entries)
+        self.n_threads = len(threads.shares(self.n_parts, work))
+        self.pool = ThreadPoolExecutor(self.n_threads)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -417,10 +423,10 @@ class ClassesRun(ExplicitRun):
         """Wait for the next class to be solved, and keep the threads busy."""
         begun = {*self.results, *self.running.values()}
         waiting = [m for m in range(self.n_parts) if m not in begun]
-        if self.threads.n_threads == 1:
+        if self.n_threads == 1:
             self.results[waiting[0]] = self._solve(waiting[0])
             return
-        for m in waiting[: self.threads.n_threads - len(self.running)]:
+        for m in waiting[: self.n_threads - len(self.running)]:
             self.running[self.pool.submit(self._solve, m)] = m
         done, _ = wait(self.running, return_when=FIRST_COMPLETED)
         future = min(done, key=self.running.__getitem__)
@@ -428,7 +434,7 @@ class ClassesRun(ExplicitRun):
 
     def _solve(self, m: int) -> Result:
         left = self.n_parts - len(self.results)
-        stopping = self.stopping.share(max(1.0, left / self.threads.n_threads), self.n_parts)
+        stopping = self.stopping.share(max(1.0, left / self.n_threads), self.n_parts)
         with Threads(1) as thread:
             problem, seed = self.oracle.parts[m], self.seed + m
             start = None if self.starts is None else self.starts[:, [m]]
