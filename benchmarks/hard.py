@@ -210,5 +210,5 @@ def _contradictions(count: int) -> Row:
 
 if __name__ == "__main__":
     arguments = parser(__doc__)
-    arguments.add_argument("--problems", type=int, default=150, help="of each kind")
+    arguments.add_argument("--problems", type=int, default=1000, help="of each kind")
     run(arguments, measure)

@@ -1,6 +1,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,16 +50,47 @@ def test_little_work_is_not_shared():
 
 def test_calls_that_take_long_are_shared():
     def slow(part):
-        end = time.thread_time() + 1e-3 * (part.stop - part.start)
-        while time.thread_time() < end:
+        end = time.perf_counter() + 1e-3 * (part.stop - part.start)
+        while time.perf_counter() < end:
             pass
         return part
 
+    eight, many = np.ones(8), np.ones(1000)
     with Threads(2) as threads:
-        assert threads.map_slices(slow, 8, "slow") == [slice(0, 8)]  # nothing is known yet
-        parts = threads.map_slices(slow, 8, "slow")
+        assert threads.map_slices(slow, eight, "slow") == [slice(0, 8)]  # nothing is known yet
+        parts = threads.map_slices(slow, eight, "slow")
         assert [i for part in parts for i in range(8)[part]] == list(range(8))
         assert len(parts) == 2
-        assert threads.map_slices(lambda part: part, 1000, "quick") == [slice(0, 1000)]
-        assert threads.map_slices(lambda part: part, 1000, "quick") == [slice(0, 1000)]
-        assert threads.map_slices(lambda part: part, 0, "none") == [slice(0, 0)]
+        assert threads.map_slices(lambda part: part, many, "quick") == [slice(0, 1000)]
+        assert threads.map_slices(lambda part: part, many, "quick") == [slice(0, 1000)]
+        assert threads.map_slices(lambda part: part, many[:0], "none") == [slice(0, 0)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(work=st.lists(st.integers(1, 1000), min_size=1, max_size=40), parts=st.integers(2, 4))
+def test_slices_of_equal_work_cover_everything_once(work, parts):
+    def parted(part):
+        time.sleep(1e-3)
+        return part
+
+    work = np.array(work, dtype=float)
+    with Threads(parts) as threads:
+        threads.map_slices(parted, work, "some")  # which takes long enough
+        slices = threads.map_slices(parted, work, "some")
+    assert [i for part in slices for i in range(len(work))[part]] == list(range(len(work)))
+    assert all(part.stop > part.start for part in slices)
+    # An end is off by half of an example at the most.
+    for part in slices:
+        assert work[part].sum() <= work.sum() / parts + work.max() + 1e-9
+
+
+def test_one_long_example_is_a_slice_of_its_own():
+    def parted(part):
+        time.sleep(1e-3)
+        return part
+
+    with Threads(2) as threads:
+        for work in ([9.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 9.0]):
+            threads.map_slices(parted, np.array(work), work[0])
+            slices = threads.map_slices(parted, np.array(work), work[0])
+            assert {part.stop - part.start for part in slices} == {1, 3}
