@@ -404,11 +404,10 @@ class LinearDual(Stateful, ABC):
         move_on(unclipped, self.last_unclipped, momentum)
         # Where examples cannot go as far, weights are corrected, by each thread in a table of its
         # own if those are small.
-        n, threads = self.problem.n_samples, self.threads
-        are_small = WORK_OF_A_JOIN * threads.n_threads * len(unclipped) < n
-        parts = (threads if are_small else ONE_THREAD).shares(
-            n, EXTRAPOLATION_COST * self.n_columns
-        )
+        n = self.problem.n_samples
+        are_small = WORK_OF_A_JOIN * self.threads.n_threads * len(unclipped) < n
+        threads = self.threads if are_small else ONE_THREAD
+        parts = threads.shares(n, EXTRAPOLATION_COST * self.n_columns)
         tables = [unclipped, *(np.zeros_like(unclipped) for _ in parts[1:])]
 
         def extrapolate_part(k: int) -> float:
