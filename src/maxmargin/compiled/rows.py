@@ -204,7 +204,7 @@ def make_rows(X: Any, bias: float) -> Rows:
     n, d = X.shape
     starts = np.arange(n + 1, dtype=np.int64) * d
     columns = np.arange(d, dtype=np.uint32)
-    return Rows(_locked(np.ravel(X)), _locked(columns), starts, 0, bias)
+    return Rows(locked(np.ravel(X)), locked(columns), starts, 0, bias)
 
 
 def empty_rows(n_rows: int) -> Rows:
@@ -216,7 +216,7 @@ def sparse_rows(
     values: NDArray[np.floating], columns: NDArray[np.uint32], starts: NDArray[np.int64]
 ) -> Rows:
     """Rows of the arrays of a CSR matrix."""
-    return Rows(_locked(values), _locked(columns), starts, 1, 0.0)
+    return Rows(locked(values), locked(columns), starts, 1, 0.0)
 
 
 def as_matrix(rows: Rows, n_features: int) -> Any:
@@ -229,7 +229,7 @@ def as_matrix(rows: Rows, n_features: int) -> Any:
 
 def in_double(rows: Rows) -> Rows:
     """The same rows with values in double precision."""
-    return rows._replace(values=_locked(rows.values.astype(np.float64, copy=False)))
+    return rows._replace(values=locked(rows.values.astype(np.float64, copy=False)))
 
 
 def measured_rows(X: Any, bias: float) -> tuple[Rows, Floats]:
@@ -245,14 +245,17 @@ def repeats_columns(X: Any) -> bool:
     return bool(has_repeats(rows.starts, rows.columns, np.full(X.shape[1], -1, dtype=np.int32)))
 
 
-def _locked(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view: numba compiles anew for arrays that are writable."""
+def locked(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view: numba compiles anew for arrays that are writable.
+
+    Inference takes weights like that, which may be those of a file.
+    """
     view = array.view()
     view.setflags(write=False)
     return view
 
 
-_NO_ENTRIES = _locked(np.empty(0)), _locked(np.empty(0, dtype=np.uint32))
+_NO_ENTRIES = locked(np.empty(0)), locked(np.empty(0, dtype=np.uint32))
 
 
 @compiled

@@ -58,6 +58,7 @@ class OutputCuts(Protocol):
         self,
         examples: Order,
         coef: Floats,
+        weights: Floats,
         table: Table,
         new: NewOutputs,
         added: NDArray[np.int32],
@@ -158,9 +159,16 @@ class OutputWorkingSet(WorkingSet):
             new = self._new(cuts.outputs, cuts.losses, examples)
         self._routines.update(examples, weights, rule, self._table, new, added, sums)
 
-    def _put(self, examples: Order, cuts: Cuts, coef: Floats, added: NDArray[np.int32]) -> None:
+    def _put(
+        self,
+        examples: Order,
+        cuts: Cuts,
+        coef: Floats,
+        weights: Floats,
+        added: NDArray[np.int32],
+    ) -> None:
         new = self._new(cuts.outputs, cuts.losses, examples)
-        self._routines.put(examples, coef, self._table, new, added)
+        self._routines.put(examples, coef, weights, self._table, new, added)
 
     def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
         best = np.empty(len(self.totals), np.int64)

@@ -191,12 +191,19 @@ class WorkingSet(Stateful):
             part = cuts.take(some)
             added = np.empty(len(some), dtype=np.int32)
             self._make_room(examples[some], part)
-            self._put(examples[some], part, coef[some], added)
+            self._put(examples[some], part, coef[some], weights, added)
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
 
-    def _put(self, examples: Order, cuts: Cuts, coef: Floats, added: NDArray[np.int32]) -> None:
-        """See `put_cuts`."""
+    def _put(
+        self,
+        examples: Order,
+        cuts: Cuts,
+        coef: Floats,
+        weights: Floats,
+        added: NDArray[np.int32],
+    ) -> None:
+        """See `put_cuts`; the weights have the cuts already."""
         put_cuts(examples, *cuts[:4], coef, self._table, self._hash, added)
 
     def drop_idle(self, max_idle: int) -> None:

@@ -5,6 +5,7 @@ what a label scores at a position is summed up once for all cuts of the example,
 coefficients are summed up by position and label before they are added to the weights.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,12 +146,17 @@ class LabelCuts:
         self,
         examples: Order,
         coef: Floats,
+        weights: Floats,
         table: Table,
         new: NewOutputs,
         added: NDArray[np.int32],
     ) -> None:
-        # Of these weights nothing is read.
-        put_labels(examples, new, coef, added, *self._arguments(np.zeros(0), table))
+        # A routine of its own would be as large as that of updates.
+        gaps, sums = table.gaps[examples], np.zeros(5)
+        keep_all = StepRule(max_steps=0, tolerance=-math.inf)
+        self.update(examples, weights, keep_all, table, new, added, sums)
+        table.gaps[examples] = gaps
+        table.coef[added] = table.previous[added] = coef
 
     def code(
         self, examples: Order, numbers: NDArray[np.int32], table: Table, new: NewOutputs
@@ -161,17 +167,20 @@ class LabelCuts:
         self, examples: Order, weights: Floats, vector: Floats, table: Table, best: Order
     ) -> float:
         where = self._arguments(weights, table)
-        return float(add_best_labels(examples, self.oracle.layout.table(vector), best, *where))
+        vectors = self.oracle.layout.table(vector)
+        return float(find_best_labels(examples, best, True, vectors, *where))
 
     def hinges(self, examples: Order, weights: Floats, table: Table) -> float:
-        return float(hinges_of_labels(examples, *self._arguments(weights, table)))
+        best, nothing = np.empty(len(table.size), dtype=np.int64), np.zeros((0, 1))
+        where = self._arguments(weights, table)
+        return float(find_best_labels(examples, best, False, nothing, *where))
 
     def extrapolate(self, examples: Order, momentum: float, weights: Floats, table: Table) -> float:
         where = self._arguments(weights, table)
-        return float(extrapolate_chains(examples, momentum, *where))
+        return float(extrapolate_chains(examples, momentum, False, *where))
 
     def revert(self, examples: Order, weights: Floats, table: Table) -> float:
-        return float(revert_chains(examples, *self._arguments(weights, table)))
+        return float(extrapolate_chains(examples, 0.0, True, *self._arguments(weights, table)))
 
     def _arguments(self, weights: Floats, table: Table) -> tuple[Any, ...]:
         """What all routines take, with scratch for the longest list of cuts."""
@@ -620,26 +629,15 @@ def update_chains(examples, rule, new, added, sums, table, weights, chains, scra
 
 
 @compiled
-def put_labels(examples, new, coef, added, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
-    """`put_cuts` for cuts that are kept as labels; other arguments as in `update_chains`."""
-    for o in range(len(examples)):
-        b = examples[o]
-        take_example(b, chains.data, scratch)
-        p = enter_labels(b, new.starts[o], new.found, new.losses[o], table, chains)
-        table.coef[p] = table.previous[p] = coef[o]
-        n_parts = list_cuts(b, table, chains, scratch)
-        n_parts = list_parts(b, p, table, chains, n_parts, scratch)
-        append_labels(b, p, n_parts, table, chains, scratch)
-        forget_parts(n_parts, scratch)
-        added[o] = p
+def find_best_labels(examples, best, adds, vector, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
+    """`add_best_cuts` for cuts that are kept as labels, or, unless it `adds`, `hinges_of`.
 
-
-@compiled
-def add_best_labels(examples, vector, best, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
-    """`add_best_cuts` for cuts that are kept as labels; other arguments as in `update_chains`."""
+    Returns what they return. Other arguments as in `update_chains`; nothing of `vector` is read
+    where nothing is added.
+    """
     data, model = chains.data, model_of(weights, chains.data, scratch)
     into = model_of(vector, data, scratch)
-    total = 0.0
+    loss = hinges = 0.0
     for b in examples:
         best[b] = -1
         highest = 0.0
@@ -648,39 +646,22 @@ def add_best_labels(examples, vector, best, table, weights, chains, scratch):  #
         score_parts(b, n_parts, data, model, scratch.scores, scratch)
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
-            table.idle[p] += 1
+            table.idle[p] += adds
             slope = label_slope(b, p, table, chains, model, scratch)
             if slope > highest:
                 highest = slope
                 best[b] = p
+        hinges += table.totals[b] * highest
         p = best[b]
-        if p >= 0:
+        if adds and p >= 0:
             table.idle[p] = 0
-            total += table.totals[b] * table.loss[p]
+            loss += table.totals[b] * table.loss[p]
             change = table.totals[b] * scale_of(table.loss[p], chains.slack)
             change_labels(b, p, table, chains, 1.0, change, into, scratch)
             add_moves(b, n_parts, data, into, scratch)
             clear_moves(data, n_parts, scratch)
         forget_parts(n_parts, scratch)
-    return total
-
-
-@compiled
-def hinges_of_labels(examples, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
-    """`hinges_of` for cuts that are kept as labels; arguments as in `update_chains`."""
-    model = model_of(weights, chains.data, scratch)
-    total = 0.0
-    for b in examples:
-        highest = 0.0
-        take_example(b, chains.data, scratch)
-        n_parts = list_cuts(b, table, chains, scratch)
-        score_parts(b, n_parts, chains.data, model, scratch.scores, scratch)
-        for j in range(table.size[b]):
-            p = table.slots[table.slot_at[b] + j]
-            highest = max(highest, label_slope(b, p, table, chains, model, scratch))
-        forget_parts(n_parts, scratch)
-        total += table.totals[b] * highest
-    return total
+    return loss if adds else hinges
 
 
 @inlined
@@ -701,26 +682,21 @@ def move_example(b, table, chains, model, scratch):  # type: ignore[no-untyped-d
 
 
 @compiled
-def extrapolate_chains(examples, momentum, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
-    """`extrapolate_examples` for cuts that are kept as labels; arguments as in `update_chains`."""
+def extrapolate_chains(examples, momentum, back, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
+    """`extrapolate_examples` or, to go `back`, `revert_examples` for cuts that are kept as labels.
+
+    Other arguments as in `update_chains`.
+    """
     model = model_of(weights, chains.data, scratch)
     linear = 0.0
     for b in examples:
-        step = longest_step(b, momentum, table)
+        step = 0.0 if back else longest_step(b, momentum, table)
         if step >= 0.0:
             for j in range(table.size[b]):
-                scratch.coef[j] = extrapolated(table.slots[table.slot_at[b] + j], step, table)
+                p = table.slots[table.slot_at[b] + j]
+                if back:
+                    scratch.coef[j] = table.previous[p]
+                else:
+                    scratch.coef[j] = extrapolated(p, step, table)
             linear += move_example(b, table, chains, model, scratch)
-    return linear
-
-
-@compiled
-def revert_chains(examples, table, weights, chains, scratch):  # type: ignore[no-untyped-def]
-    """`revert_examples` for cuts that are kept as labels; arguments as in `update_chains`."""
-    model = model_of(weights, chains.data, scratch)
-    linear = 0.0
-    for b in examples:
-        for j in range(table.size[b]):
-            scratch.coef[j] = table.previous[table.slots[table.slot_at[b] + j]]
-        linear += move_example(b, table, chains, model, scratch)
     return linear

@@ -20,6 +20,7 @@ from maxmargin.compiled.rows import (
     add_row_scores,
     as_matrix,
     empty_rows,
+    locked,
     make_rows,
     padded,
 )
@@ -187,7 +188,8 @@ def infer_labels(
 ) -> Floats:
     """Write the labels of the highest (loss-augmented) score to `found`; returns the scores."""
     layout, scores = data.layout, np.zeros(len(examples))
-    where = data, table, examples, starts, found, scores, np.empty((longest, layout.n_columns))
+    nodes = np.empty((longest, layout.n_columns))
+    where = data, locked(table), examples, starts, found, scores, nodes
     if layout.triples >= 0:
         infer_second_order(*where, np.empty((longest, layout.n_labels, layout.n_columns)))
     else:

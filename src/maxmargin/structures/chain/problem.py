@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.rows import as_matrix
+from maxmargin.compiled.rows import as_matrix, locked
 from maxmargin.core.arrays import Floats, Order, check_indices
 from maxmargin.core.inputs import stack
 from maxmargin.core.latent import LatentOracle, LatentProblem
@@ -40,7 +40,7 @@ class ChainModel:
     """A weight table ``(n_rows, n_columns)``, and inference with it."""
 
     def __init__(self, table: Floats, layout: Layout) -> None:
-        self.table, self.layout = table, layout
+        self.table, self.layout = locked(table), layout
 
     def inference(
         self, sequences: Sequences, threads: Threads

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import Rows, add_row_scores, make_rows, padded
+from maxmargin.compiled.rows import Rows, add_row_scores, locked, make_rows, padded
 from maxmargin.core.arrays import Floats, check_indices
 from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.oracle import CompiledOracle, Entries, Threads
@@ -288,7 +288,7 @@ class GraphInference:
         Relaxed inference starts from `messages` and leaves its own there; on `quick` graphs it is
         tried before flows, which take twice as long.
         """
-        table = self.layout.table(weights)
+        table = locked(self.layout.table(weights))
         scores, bounds = np.empty((2, len(examples)))
         places = np.arange(len(examples))
         quick = np.zeros(len(examples), dtype=np.bool_) if quick is None else quick
@@ -327,7 +327,8 @@ class GraphInference:
     def marginals(self, weights: Floats, temperature: float) -> list[Floats]:
         """Marginals by ``exp(score / temperature)`` of the labels of graphs that are all exact."""
         graphs, scratch = self.graphs, self.scratch()
-        table, n_kinds = self.layout.table(weights / temperature), np.diff(graphs.kind_ends)
+        table = locked(self.layout.table(weights / temperature))
+        n_kinds = np.diff(graphs.kind_ends)
         found = []
         for g in range(graphs.n_graphs):
             nodes, pairs = scratch.nodes[: graphs.n_nodes[g]], scratch.pairs[: 2 * n_kinds[g]]
